@@ -18,7 +18,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Which edge router is asked for the caller.
     pub ask: Ask,
-    /// Whether a provisional response with a description is held until there is a reservation; otherwise only a 2xx is.
+    /// Whether a provisional response with a description is held until there is a reservation; otherwise only a 2xx is. Phones that ask for
+    /// preconditions (RFC 3312) send such a response before they ring.
     pub early: bool,
     /// What becomes of a call that is refused.
     pub on_refusal: OnRefusal,

@@ -511,6 +511,80 @@ fn a_proxy_that_was_started_anew_gives_back_what_its_predecessor_reserved() {
 }
 
 #[test]
+fn a_proxy_that_vanishes_in_whatever_phase_leaves_nothing_beyond_the_life_of_a_reservation() {
+    for (step, which) in (0..70).flat_map(|step| [(step, PROXY_A), (step, PROXY_B)]) {
+        let mut world = World::new(|mut settings| {
+            settings.early = step % 2 == 0;
+            settings
+        });
+        world.log = None;
+        world.bob().manners.ring = Some((Duration::from_millis(400), true));
+        let number = world.call();
+        // Around 183 and 200 each message is a phase of its own.
+        let fine = Duration::from_micros(u64::from(step % 35_u32) * 500);
+        world.run(Duration::from_millis(if step < 35 { 398 } else { 998 }) + fine);
+        let letter = if which == PROXY_A { "a" } else { "b" };
+        let users = vec![("u1".to_string(), format!("sip:u1@{}", if letter == "a" { ALICE } else { BOB }))];
+        let mut anew = settings(which, letter, users);
+        anew.seed = 1_000_000;
+        let calls = Calls::new(Settings::new(&format!("{letter}.example"), &format!("er-{letter}")));
+        world.add(at(which), &format!("p{letter}"), Node::Quality(Box::new(Proxy::new(anew, calls))));
+        world.run(Duration::from_secs(40));
+        let now = world.now;
+        world.alice().hang_up(now, number);
+        world.run(Duration::from_secs(610));
+        let held = (world.held("er-a"), world.held("er-b"));
+        let known = world.quality(PROXY_A).quality().live().1 + world.quality(PROXY_B).quality().live().1;
+        assert_eq!(
+            held.0.len() + held.1.len(),
+            known,
+            "step {step}: what is held is renewed by somebody who knows the call"
+        );
+        assert_eq!(world.quality(which).under_way(), (0, 0));
+    }
+}
+
+#[test]
+fn a_refusal_before_the_callee_has_answered_stops_the_ringing() {
+    for er in ["er-b", "er-a"] {
+        let mut world = World::new(|mut settings| {
+            settings.early = true;
+            settings.on_refusal = OnRefusal::Refuse(488);
+            settings
+        });
+        world.agents.get_mut(er).expect("there").capacity = 0;
+        world.bob().manners =
+            Manners { ring: Some((Duration::from_millis(100), true)), answer: None, expires: None };
+        let number = world.call();
+        world.run(Duration::from_secs(3));
+        assert_eq!(world.alice().dialogs[&number].status, 488, "{er}");
+        assert!(world.said().contains(&"pb>bob CANCEL".to_string()));
+        world.run(Duration::from_secs(100));
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn the_edge_router_of_a_phones_network_is_asked_or_the_callees_where_that_is_wanted() {
+    let edge = |settings: &mut Settings| {
+        let address = at(ALICE).ip();
+        settings.edges = vec![Edge { address, prefix: 32, er: "er-b".into() }];
+    };
+    let mut world = World::new(|mut settings| {
+        edge(&mut settings);
+        settings
+    });
+    call(&mut world);
+    assert_eq!((world.held("er-a"), world.held("er-b")), (vec![], vec![80_000, 80_000]));
+    let mut world = World::new(|mut settings| {
+        (settings.mode, settings.ask) = (Mode::Bi, Ask::Far);
+        settings
+    });
+    call(&mut world);
+    assert_eq!((world.held("er-a"), world.held("er-b")), (vec![], vec![160_000]));
+}
+
+#[test]
 fn phones_of_one_proxy_have_both_parts_from_it() {
     let mut world = world();
     world.phone("u2@a.example", "10.1.0.2:5060", PROXY_A);

@@ -22,7 +22,8 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) capacity: u64,
-    pub(crate) held: BTreeMap<ReservationId, u64>,
+    /// What it holds, bit/s, and until when unless renewed.
+    pub(crate) held: BTreeMap<ReservationId, (u64, Instant)>,
     /// How long it takes to answer; `None`: it never does.
     pub(crate) answers: Option<Duration>,
     /// Whether it asks a broker for each.
@@ -289,12 +290,17 @@ impl World {
         let kbps = request.rate().bits_per_sec() / 1_000;
         let both = if request.back.is_empty() { "" } else { " both" };
         self.say(|| format!("{name}>{er} {word} {kbps}{both}"));
+        let now = self.now;
         let Some(agent) = self.agents.get_mut(&er) else { return };
+        if let Some((_, until)) = agent.held.get_mut(&id).filter(|_| serial.is_none()) {
+            *until = now + request.lifetime;
+        }
         let (Some(serial), Some(wait)) = (serial, agent.answers) else { return };
-        let used: u64 = agent.held.iter().filter(|(other, _)| **other != id).map(|(_, bps)| bps).sum();
+        agent.held.retain(|_, (_, until)| *until > now);
+        let used: u64 = agent.held.iter().filter(|(other, _)| **other != id).map(|(_, (bps, _))| bps).sum();
         let granted = used + request.rate().bits_per_sec() <= agent.capacity;
         if granted {
-            agent.held.insert(id, request.rate().bits_per_sec());
+            agent.held.insert(id, (request.rate().bits_per_sec(), now + request.lifetime));
         }
         if agent.broker {
             let line = format!("{er}>bb REQ");
@@ -376,7 +382,8 @@ impl World {
 
     /// What edge routers hold, bit/s.
     pub(crate) fn held(&self, er: &str) -> Vec<u64> {
-        self.agents[er].held.values().copied().collect()
+        let live = self.agents[er].held.values().filter(|(_, until)| *until > self.now);
+        live.map(|(bps, _)| *bps).collect()
     }
 
     /// Nothing is left of any call, neither here nor there.
@@ -390,8 +397,8 @@ impl World {
                 }
             }
         }
-        for (name, agent) in &self.agents {
-            assert!(agent.held.is_empty(), "{name} holds {:?}", agent.held);
+        for name in self.agents.keys() {
+            assert!(self.held(name).is_empty(), "{name} holds {:?}", self.held(name));
         }
     }
 }
