@@ -184,10 +184,10 @@ impl Calls {
         self.plan(call);
     }
 
-    /// Neither side of a reservation has sent anything for long.
+    /// Neither side of a reservation has sent anything for long. What the session agrees on next is reserved for again.
     pub fn silent(&mut self, now: Instant, id: ReservationId) {
         if let Some((call, dialog, _)) = self.place(id) {
-            self.give_back(now, call, dialog, Ending::Silent, Some(Code::Timeout));
+            self.give_back(now, call, dialog, Ending::Silent, None);
             self.plan(call);
         }
     }

@@ -473,7 +473,7 @@ fn a_reservation_is_renewed_after_half_of_its_life() {
 fn a_reservation_that_is_taken_away_or_silent_takes_the_other_part_along() {
     for silent in [false, true] {
         let mut world = world();
-        call(&mut world);
+        let (number, _) = call(&mut world);
         let now = world.now;
         let calls = world.quality(PROXY_A).quality_mut();
         let (id, _) = calls.held().next().expect("one");
@@ -487,6 +487,15 @@ fn a_reservation_that_is_taken_away_or_silent_takes_the_other_part_along() {
         let ending = world.records[0].ending;
         assert_eq!(ending, if silent { Ending::Silent } else { Ending::Taken(Code::Preempted) });
         assert_eq!(world.held("er-a").len(), usize::from(!silent), "who takes it away needs no telling");
+        let now = world.now;
+        world.alice().invite(now, number, true);
+        world.run(Duration::from_secs(2));
+        let again = world.quality(PROXY_A).quality().live();
+        assert_eq!(
+            again,
+            (1, usize::from(silent)),
+            "who speaks again has it again, and who has lost it has not"
+        );
     }
 }
 
