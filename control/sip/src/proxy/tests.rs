@@ -219,6 +219,42 @@ fn without_users() -> Settings {
 }
 
 #[test]
+fn what_a_registrar_grants_is_learnt_and_what_it_takes_back_is_forgotten() {
+    let learn = |all: &mut Locations, now: u64, more: &str, granted: &str| {
+        let text = String::from_utf8(request("REGISTER", "sip:a.example", more)).expect("text");
+        let text = text.replace("Contact: <sip:alice@10.1.0.1>\r\n", "");
+        let register = Message::datagram(text.as_bytes()).expect("a message");
+        let granted = Message::datagram(&reply(&register, 200, "r", granted)).expect("a message");
+        all.learn(Instant(now * 1_000_000_000), udp(BOB), &register, &granted);
+    };
+    let places = |all: &Locations, now: u64| all.find(Instant(now * 1_000_000_000), b"bob@a.example").count();
+    let mut all = Locations::new(1, 2);
+    learn(
+        &mut all,
+        0,
+        "m: <sip:b@x>;expires=90, <sip:b@y>\r\n",
+        "m: <sip:b@x>;expires=30\r\nm: <sip:b@z>\r\n",
+    );
+    assert_eq!(
+        (places(&all, 29), places(&all, 30)),
+        (1, 0),
+        "what is granted counts, and others' contacts do not"
+    );
+    learn(
+        &mut all,
+        1,
+        "m: <sip:b@x>, <sip:b@y>, <sip:b@z>\r\nExpires: 60\r\n",
+        "m: <sip:b@x>, <sip:b@y>, <sip:b@z>\r\n",
+    );
+    assert_eq!((places(&all, 60), places(&all, 61)), (2, 0), "not more than the limit");
+    assert!(all.flow(b"sip:b@x").is_some());
+    learn(&mut all, 2, "m: <sip:b@x>;expires=0\r\n", "m: <sip:b@y>;expires=60\r\n");
+    assert_eq!((places(&all, 3), all.flow(b"sip:b@x")), (1, None));
+    learn(&mut all, 3, "m: *\r\nExpires: 0\r\n", "");
+    assert_eq!((places(&all, 3), all.records(), all.next_wakeup()), (0, 0, None));
+}
+
+#[test]
 fn of_a_fork_one_answers_and_the_others_are_cancelled() {
     let mut bench = Bench::with(without_users());
     let (bob, carol) = forked(&mut bench);

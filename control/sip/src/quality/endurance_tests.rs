@@ -53,6 +53,14 @@ fn day(seed: u64, hours: u64, loss_percent: u64, adjust: impl Fn(Settings) -> Se
             }
             50..=74 => calls.iter().for_each(|call| phone.hang_up(now, *call)),
             75..=84 => calls.iter().for_each(|call| phone.cancel(now, *call)),
+            85..=97 => {
+                let open = |call: &&u64| phone.dialogs[call].answered && !phone.dialogs[call].over;
+                let Some(call) = calls.iter().find(open).copied() else { continue };
+                match draws[0] {
+                    85..=92 => phone.invite(now, call, draws[2] == 0),
+                    _ => phone.update(now, call),
+                }
+            }
             // It is switched off and on: its calls have no end.
             99 => phone.dialogs.clear(),
             _ => {}
