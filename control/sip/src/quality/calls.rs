@@ -271,8 +271,9 @@ impl Calls {
         if at < of.dialogs.len() {
             let dialog = of.dialogs.remove(at);
             let held = dialog.pending.into_iter().flat_map(|pending| pending.held);
-            self.decided
-                .extend(held.map(|(_, ticket, sides)| (ticket, Verdict::Pass(super::pass::stripped(sides)))));
+            self.decided.extend(
+                held.map(|(held, ticket)| (ticket, Verdict::Pass(super::pass::stripped(held.sides)))),
+            );
         }
         if of.dialogs.is_empty() {
             self.forget(call);

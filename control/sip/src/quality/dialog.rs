@@ -4,7 +4,7 @@ use super::leg::Leg;
 use super::order::Request;
 use super::settings::{Ask, Settings};
 use super::{Mode, Ticket};
-use crate::message::{Message, scan};
+use crate::message::{Message, Method, scan};
 use crate::proxy::Side;
 use crate::sdp::{Description, Flow, Flows, negotiate};
 use perhop_reason::Code;
@@ -68,16 +68,32 @@ pub(super) struct Media {
     pub(super) streams: usize,
 }
 
+/// A response that reservations are made for: a repetition is equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) status: u16,
+    pub(super) method: Method,
+    pub(super) cseq: u32,
+    /// Whether the caller sent the request.
+    pub(super) by_caller: bool,
+    /// It is what the call begins with.
+    pub(super) initial: bool,
+    /// The sides that it passes between.
+    pub(super) sides: (Side, Side),
+}
+
 /// What a response waits for.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Responses that are held, by status, each with the sides that it passes between.
-    pub(super) held: Vec<(u16, Ticket, (Side, Side))>,
+    /// Responses that are held.
+    pub(super) held: Vec<(Asked, Ticket)>,
     /// It is what the call begins with, so the call may still be refused.
     pub(super) initial: bool,
     pub(super) todo: VecDeque<Part>,
     pub(super) asked: Option<Part>,
     pub(super) refused: Option<Code>,
+    /// All is gone through once more before it is decided.
+    pub(super) again: bool,
 }
 
 impl Dialog {

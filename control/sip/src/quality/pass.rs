@@ -1,10 +1,9 @@
 //! Messages that pass: what they say of a call, and what is added to them.
 
 use super::calls::{Call, Calls, MOST_DIALOGS, reservation};
-use super::dialog::{Dialog, Part, session_expires};
+use super::dialog::{Asked, Dialog, Part, session_expires};
 use super::header::{Descriptor, Dir, Mode};
 use super::order::{Ending, Order};
-use super::settle::Asked;
 use super::{Change, Passing, Quality, Ticket, Verdict};
 use crate::message::{Method, Name, Uri, scan};
 use crate::proxy::Side;
@@ -102,7 +101,8 @@ impl Quality for Calls {
         } else if !(initial && self.settings.early) || dialog.media.is_none() {
             return Verdict::Pass(stripped(sides));
         }
-        self.settle(now, call, at, Some(Asked { status, initial, sides }))
+        let (method, cseq) = (head.method, head.cseq);
+        self.settle(now, call, at, Some(Asked { status, method, cseq, by_caller, initial, sides }))
     }
 
     fn failed(&mut self, now: Instant, call: u64) {
@@ -222,7 +222,11 @@ impl Calls {
         let status = passing.message.status().unwrap_or(200);
         let sides = (passing.from, passing.to);
         match self.dialog(passing) {
-            Some(at) => self.settle(now, call, at, Some(Asked { status, initial: true, sides })),
+            Some(at) => {
+                let (method, cseq) = (passing.head.method, passing.head.cseq);
+                let asked = Asked { status, method, cseq, by_caller: true, initial: true, sides };
+                self.settle(now, call, at, Some(asked))
+            }
             None => Verdict::Pass(stripped(sides)),
         }
     }

@@ -1,7 +1,7 @@
 //! One thing after the other: what a response waits for is asked for part by part, the callee's first, and then it is decided.
 
 use super::calls::{Calls, reservation};
-use super::dialog::{Part, Pending, Terms};
+use super::dialog::{Asked, Dialog, Part, Pending, Terms};
 use super::header::{Descriptor, Dir, Mode};
 use super::leg::{Event, Leg};
 use super::order::Ending;
@@ -13,12 +13,16 @@ use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use std::collections::VecDeque;
 
-/// What a dialog's response is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) status: u16,
-    pub(super) initial: bool,
-    pub(super) sides: (Side, Side),
+/// What is to be reserved here for a dialog, in this order.
+fn parts((caller_side, callee_side): (bool, bool), mode: Mode, dialog: &Dialog) -> VecDeque<Part> {
+    let caller = caller_side && (callee_side || dialog.peer);
+    let callee = callee_side && mode == Mode::Uni && (caller_side || dialog.peer);
+    let mut todo = VecDeque::new();
+    if dialog.refused.is_none() && dialog.media.is_some() {
+        todo.extend(callee.then_some(Part::Callee));
+        todo.extend(caller.then_some(Part::Caller));
+    }
+    todo
 }
 
 impl Calls {
@@ -31,24 +35,19 @@ impl Calls {
         if let Some(pending) = &mut dialog.pending {
             let Some(asked) = asked else { return Verdict::Pass(Change::default()) };
             // The same response again has the same ticket.
-            if let Some((_, ticket, _)) = pending.held.iter().find(|(status, ..)| *status == asked.status) {
+            if let Some((_, ticket)) = pending.held.iter().find(|(held, _)| *held == asked) {
                 return Verdict::Hold(*ticket);
             }
+            // It may have brought another need than what is being asked for.
+            pending.again = true;
             pending.initial |= asked.initial;
-            pending.held.push((asked.status, ticket, asked.sides));
+            pending.held.push((asked, ticket));
             return Verdict::Hold(ticket);
         }
-        let both_here = caller_side && callee_side;
-        let caller = caller_side && (callee_side || dialog.peer);
-        let callee = callee_side && mode == Mode::Uni && (both_here || dialog.peer);
-        let mut todo = VecDeque::new();
-        if dialog.refused.is_none() && dialog.media.is_some() {
-            todo.extend(callee.then_some(Part::Callee));
-            todo.extend(caller.then_some(Part::Caller));
-        }
-        let held = asked.iter().map(|asked| (asked.status, ticket, asked.sides)).collect();
+        let todo = parts((caller_side, callee_side), mode, dialog);
+        let held = asked.iter().map(|asked| (*asked, ticket)).collect();
         let initial = asked.is_some_and(|asked| asked.initial);
-        dialog.pending = Some(Pending { held, initial, todo, asked: None, refused: None });
+        dialog.pending = Some(Pending { held, initial, todo, asked: None, refused: None, again: false });
         self.advance(now, call, at);
         self.plan(call);
         let own = asked.is_some().then_some(ticket);
@@ -65,10 +64,14 @@ impl Calls {
         let patience = self.settings.patience;
         loop {
             let Some(of) = self.calls.get_mut(&call) else { return };
-            let (mode, priority) = (of.mode, of.priority);
+            let (mode, priority, sides) = (of.mode, of.priority, (of.caller_side, of.callee_side));
             let Some(dialog) = of.dialogs.get_mut(at) else { return };
             let far = dialog.far.clone().or(of.far.clone());
+            let all = parts(sides, mode, dialog);
             let Some(pending) = &mut dialog.pending else { return };
+            if pending.todo.is_empty() && pending.refused.is_none() && std::mem::take(&mut pending.again) {
+                pending.todo = all;
+            }
             let Some(part) = pending.todo.pop_front() else { break };
             let terms = Terms { settings: &self.settings, mode, far: far.as_deref(), priority };
             let request = dialog.request(part, &terms);
@@ -164,16 +167,20 @@ impl Calls {
             }
             if let (OnRefusal::Refuse(status), true) = (self.settings.on_refusal, pending.initial) {
                 let reason = format!("SIP;cause={status};text=\"{code}\"");
-                let refuse = |(_, ticket, _)| (ticket, Verdict::Refuse { status, reason: reason.clone() });
-                self.decided.extend(pending.held.into_iter().map(refuse));
+                for (held, ticket) in pending.held {
+                    let verdict = match held.initial {
+                        true => Verdict::Refuse { status, reason: reason.clone() },
+                        false => Verdict::Pass(stripped(held.sides)),
+                    };
+                    self.decided.push_back((ticket, verdict));
+                }
                 return self.end(now, call, at, Ending::Refused(code));
             }
         } else if pending.initial && dialog.legs().next().is_some() {
             self.counters.reserved += 1;
         }
-        let initial = pending.initial;
-        for (_, ticket, sides) in pending.held {
-            let change = if initial { self.marked(call, at, sides) } else { stripped(sides) };
+        for (held, ticket) in pending.held {
+            let change = if held.initial { self.marked(call, at, held.sides) } else { stripped(held.sides) };
             self.decided.push_back((ticket, Verdict::Pass(change)));
         }
     }

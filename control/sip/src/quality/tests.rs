@@ -423,6 +423,38 @@ fn an_answer_in_prack_counts_and_the_2xx_waits_for_what_it_asks() {
 }
 
 #[test]
+fn what_is_agreed_on_while_something_else_is_asked_for_is_asked_for_next() {
+    let mut calls = Calls::new(Settings { early: true, ..Settings::new("a.example", "er") });
+    let (alice, bob, change) = (sdp(at(ALICE), "0", ""), sdp(at(BOB), "0", ""), sdp(at(ALICE), "18", ""));
+    pass(&mut calls, 1, "INVITE sip:b@b.example SIP/2.0", "1 INVITE", false, &alice);
+    let held = pass(&mut calls, 2, "SIP/2.0 183 Session Progress", "1 INVITE", true, &bob);
+    assert!(matches!(held, Some(Verdict::Hold(_))));
+    let Some(Order::Reserve(id, serial, _)) = calls.poll_order() else {
+        panic!("the callee's part is asked for")
+    };
+    pass(&mut calls, 3, "UPDATE sip:b@b.example SIP/2.0", "2 UPDATE", true, &change);
+    let held = pass(&mut calls, 4, "SIP/2.0 200 OK", "2 UPDATE", true, &sdp(at(BOB), "18", ""));
+    assert!(matches!(held, Some(Verdict::Hold(_))));
+    assert_eq!(pass(&mut calls, 4, "SIP/2.0 200 OK", "2 UPDATE", true, ""), held, "it came again");
+    let of_invite = pass(&mut calls, 4, "SIP/2.0 200 OK", "1 INVITE", true, "");
+    assert!(
+        matches!(of_invite, Some(Verdict::Hold(_))) && of_invite != held,
+        "each response has a ticket of its own"
+    );
+    calls.answer(Instant(5), id, serial, Ok(()));
+    let mut asked = Vec::new();
+    while let Some(order) = calls.poll_order() {
+        let (Order::Reserve(id, serial, request) | Order::Change(id, serial, request)) = order else {
+            panic!("{order:?}")
+        };
+        asked.push(request.rate().bits_per_sec());
+        calls.answer(Instant(6), id, serial, Ok(()));
+    }
+    assert_eq!(asked, [24_000, 24_000], "the caller's part as it is now, the callee's changed to it");
+    assert_eq!(std::iter::from_fn(|| calls.poll_decided()).count(), 3);
+}
+
+#[test]
 fn an_offer_in_the_response_is_reserved_for_when_the_ack_has_answered_it() {
     let mut world = world();
     let now = world.now;
