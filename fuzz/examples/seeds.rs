@@ -170,6 +170,65 @@ fn tcapi() -> io::Result<()> {
     corpus.add("call", &[hello, request.clone(), request, modify, release].concat())
 }
 
+/// A description of a session, as most phones make it.
+const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 10.1.0.1\r\ns=-\r\nc=IN IP4 10.1.0.1\r\nb=AS:512\r\nt=0 0\r\n\
+    m=audio 4000 RTP/AVP 0 8 96\r\na=rtpmap:96 opus/48000/2\r\na=ptime:20\r\na=sendrecv\r\n\
+    m=video 4002 RTP/SAVP 97\r\nc=IN IP6 2001:db8::1\r\nb=TIAS:384000\r\na=maxprate:50.5\r\na=rtpmap:97 H264/90000\r\n";
+
+fn sip_request(method: &str, uri: &str, more: &str, body: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP 10.1.0.1;branch=z9hG4bK{method};rport\r\nMax-Forwards: 70\r\n\
+         f: \"A, B\" <sip:a@b.example>;tag=1\r\nTo: <sip:bob@b.example>\r\nCall-ID: 1@a\r\nCSeq: 1 {method}\r\n\
+         Contact: <sip:a@10.1.0.1>\r\n{more}Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A datagram as a step of the target, from the sender of this number.
+fn sip_step(sender: u8, text: &str) -> Vec<u8> {
+    [&[sender][..], &(text.len() as u16).to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn sip() -> io::Result<()> {
+    let corpus = Corpus::new("sip")?;
+    let more = "Route: <sip:10.1.0.254;lr>,\r\n <sip:p.example>\r\nSession-Expires: 90;refresher=uac\r\n";
+    let invite = sip_request("INVITE", "sip:bob@b.example", "", DESCRIPTION);
+    let told = sip_request(
+        "INVITE",
+        "sip:bob@b.example",
+        "QoS-Proxy: er=x;realm=a;mode=uni;dir=send\r\n",
+        DESCRIPTION,
+    );
+    corpus.add(
+        "request",
+        sip_request("INVITE", "sips:bob@[2001:db8::1]:5061;lr", more, DESCRIPTION).as_bytes(),
+    )?;
+    corpus.add(
+        "response",
+        b"SIP/2.0 180 Ringing\r\nv: SIP / 2.0 / UDP a;branch=z9hG4bK1, SIP/2.0/TCP b\r\n\r\n",
+    )?;
+    // Rings, answers, time passes; is cancelled; is refused; comes from a proxy that reserves; registers.
+    let cancel = sip_request("CANCEL", "sip:bob@b.example", "", "").replace("z9hG4bKCANCEL", "z9hG4bKINVITE");
+    let register = sip_request("REGISTER", "sip:b.example", "Expires: 60\r\n", "");
+    let options = sip_request("OPTIONS", "sip:x@far.example", more, "");
+    corpus.add("call", &[sip_step(0, &invite), vec![129, 131, 0xc1, 131, 0xff]].concat())?;
+    corpus.add("cancelled", &[sip_step(0, &invite), vec![129], sip_step(0, &cancel), vec![0xff]].concat())?;
+    corpus.add("refused", &[vec![0xc1], sip_step(0, &invite), vec![130, 131, 0xc1, 131]].concat())?;
+    corpus.add("told", &[sip_step(2, &told), vec![131, 0xc0], sip_step(0, &register), vec![131]].concat())?;
+    corpus.add("far", &[sip_step(3, &options), vec![134, 0xff]].concat())
+}
+
+fn sdp() -> io::Result<()> {
+    let corpus = Corpus::new("sdp")?;
+    corpus.add("phone", DESCRIPTION.as_bytes())?;
+    corpus
+        .add("hold", DESCRIPTION.replace("sendrecv", "inactive").replace("10.1.0.1", "0.0.0.0").as_bytes())?;
+    corpus.add(
+        "lines",
+        b"v=0\nm=audio 0 RTP/AVP 18\nm=text 9/2 RTP/AVP 1\nm=application 5 UDP/BFCP *\nb=CT:1\n",
+    )
+}
+
 fn headers() -> io::Result<()> {
     let corpus = |name| Corpus::new(name);
     for (name, frame) in frames() {
@@ -419,6 +478,8 @@ fn main() -> io::Result<()> {
     descriptions()?;
     headers()?;
     tcapi()?;
+    sip()?;
+    sdp()?;
     captures()?;
     traffic()?;
     graphs()?;

@@ -13,6 +13,7 @@ pub mod graph;
 pub mod headers;
 pub mod nfqueue;
 pub mod router_file;
+pub mod sip;
 pub mod tcapi;
 pub mod tcp_segment;
 pub mod transaction;
@@ -21,7 +22,7 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 28] = [
     ("abr", abr::rate_control),
     ("agent_file", agent_file::reading),
     ("arp", headers::arp),
@@ -41,6 +42,8 @@ pub const TARGETS: [Target; 26] = [
     ("router_file", router_file::reading),
     ("rtp", headers::rtp),
     ("scenario_file", perhop_scenario::properties::scenario_file),
+    ("sdp", sip::description),
+    ("sip", sip::proxy),
     ("tcapi", tcapi::server),
     ("tcp", headers::tcp),
     ("tcp_options", headers::tcp_options),
