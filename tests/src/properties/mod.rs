@@ -22,7 +22,7 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 28] = [
+pub const TARGETS: [Target; 29] = [
     ("abr", abr::rate_control),
     ("agent_file", agent_file::reading),
     ("arp", headers::arp),
@@ -39,6 +39,7 @@ pub const TARGETS: [Target; 28] = [
     ("ipv6_ext", headers::ipv6_ext),
     ("ndp", headers::ndp),
     ("nfqueue", nfqueue::messages),
+    ("radius", perhop_radius::properties::any_datagram),
     ("router_file", router_file::reading),
     ("rtp", headers::rtp),
     ("scenario_file", perhop_scenario::properties::scenario_file),
