@@ -4,7 +4,7 @@ use super::Proxy;
 use super::context::BranchState;
 use super::forward::Waiting;
 use crate::message::Message;
-use crate::quality::Quality;
+use crate::quality::{Change, Quality, Verdict};
 use perhop_units::Instant;
 
 impl<Q: Quality> Proxy<Q> {
@@ -73,6 +73,17 @@ impl<Q: Quality> Proxy<Q> {
                 BranchState::Sent(client) if branch.cancelled => {
                     self.transactions.forget(client);
                     self.lost(now, id, number, 408);
+                }
+                BranchState::Held(_) => {
+                    let of = |held: &(u64, u64, u64, Box<Message>)| (held.0, held.1) == (id, number);
+                    let ticket = self.held.iter().rfind(|(_, held)| of(held)).map(|(ticket, _)| *ticket);
+                    match ticket {
+                        Some(ticket) => {
+                            let change = Change { strip: true, ..Change::default() };
+                            self.decided(now, ticket, Verdict::Pass(change));
+                        }
+                        None => self.lost(now, id, number, 408),
+                    }
                 }
                 BranchState::Refused(client, false) => self.transactions.forget(client),
                 BranchState::Sent(_) => {

@@ -129,12 +129,17 @@ impl<Q: Quality> Proxy<Q> {
             Verdict::Pass(change) => self.pass(now, id, number, client, message, &change),
             Verdict::Hold(ticket) => {
                 if status >= 200 {
-                    self.set_due(id, number, None);
+                    // By then quality has decided; whatever it does, no response is held longer.
+                    self.set_due(id, number, Some(now + self.settings.timers.long()));
                     if let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) {
                         branch.state = BranchState::Held(client);
                     }
                 }
-                self.held.insert(ticket, (id, number, client, Box::new(message.clone())));
+                let before = self.held.insert(ticket, (id, number, client, Box::new(message.clone())));
+                debug_assert!(
+                    before.is_none_or(|held| (held.0, held.1) == (id, number)),
+                    "a ticket is of one response"
+                );
             }
             Verdict::Refuse { status, reason } => {
                 self.refuse(now, id, number, client, message, status, &reason)
@@ -150,7 +155,10 @@ impl<Q: Quality> Proxy<Q> {
         let Some(branch) = context.branch(number) else { return };
         let is_final = message.status().is_some_and(|status| status >= 200);
         match branch.state {
-            BranchState::Held(_) if is_final => branch.state = BranchState::Sent(client),
+            BranchState::Held(_) if is_final => {
+                branch.state = BranchState::Sent(client);
+                self.set_due(id, number, None);
+            }
             BranchState::Held(_) | BranchState::Sent(_) if !is_final && !finished => {}
             // The branch has come to an end meanwhile.
             _ => return,

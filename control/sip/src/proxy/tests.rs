@@ -218,6 +218,51 @@ fn without_users() -> Settings {
     settings
 }
 
+/// Holds every 2xx and never decides.
+#[derive(Debug)]
+struct Undecided;
+
+impl Quality for Undecided {
+    fn request(&mut self, _: Instant, _: &crate::quality::Passing<'_>) -> crate::quality::Change {
+        crate::quality::Change::default()
+    }
+    fn response(&mut self, _: Instant, _: &crate::quality::Passing<'_>) -> crate::quality::Verdict {
+        crate::quality::Verdict::Hold(1)
+    }
+    fn failed(&mut self, _: Instant, _: u64) {}
+    fn poll_decided(&mut self) -> Option<(u64, crate::quality::Verdict)> {
+        None
+    }
+    fn wake(&mut self, _: Instant) {}
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[test]
+fn a_response_that_nobody_decides_about_is_passed_on_at_last() {
+    let mut proxy = Proxy::new(settings(), Undecided);
+    let mut now = Instant::ZERO;
+    let sent = |proxy: &mut Proxy<Undecided>| {
+        let all = std::iter::from_fn(|| proxy.poll_output());
+        all.filter_map(
+            |o| if let Output::Send { bytes, .. } = o { Message::datagram(&bytes).ok() } else { None },
+        )
+        .collect::<Vec<_>>()
+    };
+    proxy.handle_input(now, Input::Datagram(udp(ALICE), request("INVITE", "sip:bob@a.example", "")));
+    let invite = sent(&mut proxy).pop().expect("sent on");
+    proxy.handle_input(now, Input::Datagram(udp(BOB), reply(&invite, 200, "9", "")));
+    assert!(sent(&mut proxy).is_empty(), "it is held");
+    let mut passed = 0;
+    while let Some(at) = proxy.next_wakeup() {
+        now = now.max(at);
+        proxy.handle_input(now, Input::Wake);
+        passed += sent(&mut proxy).iter().filter(|m| m.status() == Some(200)).count();
+    }
+    assert_eq!((passed, proxy.under_way()), (1, (0, 0)));
+}
+
 #[test]
 fn what_a_registrar_grants_is_learnt_and_what_it_takes_back_is_forgotten() {
     let learn = |all: &mut Locations, now: u64, more: &str, granted: &str| {
