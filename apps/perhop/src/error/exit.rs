@@ -63,6 +63,7 @@ impl AppError {
             | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
             | Self::NoTcapi { .. }
+            | Self::NoCops { .. }
             | Self::Client(_)
             | Self::Socket(_)
             | Self::Serve(_)
