@@ -9,6 +9,7 @@ use crate::tls::TlsDoor;
 use perhop_cops::pdp::{Config, Security};
 use perhop_cops::wire::ClientType;
 use perhop_units::Duration;
+use rustix::process::{Resource, Rlimit};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ pub struct CopsDoor {
 }
 
 impl CopsDoor {
-    /// Listens. Needs a tokio runtime.
+    /// Listens. Needs a tokio runtime. The process may have as many descriptors from now on as the system lets it: each
+    /// client is one.
     ///
     /// # Errors
     /// The operating system's.
@@ -59,6 +61,9 @@ impl CopsDoor {
         settings: CopsSettings,
         decides: Arc<dyn Decides>,
     ) -> Result<Self, ServeError> {
+        let most = rustix::process::getrlimit(Resource::Nofile).maximum;
+        // If that is not to be, there are fewer clients.
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
         let bind = || {
             let socket = std::net::TcpListener::bind(address)?;
             socket.set_nonblocking(true)?;

@@ -21,6 +21,7 @@
 //! | octets that a client does not take | 8,192 messages, or 30 s | closed |
 //! | a message | 131,072 octets | closed: bad message format |
 
+mod alone;
 mod carrier;
 mod client;
 mod decides;
@@ -32,6 +33,7 @@ mod requests;
 mod tests;
 mod wanted;
 
+pub use alone::CopsThread;
 pub use client::{ClientTls, CopsClient};
 pub use decides::{Changed, Decides, Deciding, Standing};
 pub use domain::LedDomain;
