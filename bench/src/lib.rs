@@ -18,6 +18,7 @@ mod allocations;
 mod chain;
 mod change;
 mod classify;
+mod cops;
 mod costs;
 mod detection;
 mod edge;
@@ -91,6 +92,8 @@ pub enum Bench {
     Workers(workers::Options),
     /// Reservations of flows by the traffic-control API
     Tcapi(tcapi::Options),
+    /// Requests of a domain by COPS, and the memory of clients that do nothing
+    Cops(cops::Options),
 }
 
 /// Measures, and prints as it goes.
@@ -120,5 +123,6 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
         Bench::Tcapi(options) => tcapi::run(options, &mut Sink::new(options.json)),
+        Bench::Cops(options) => cops::run(options, &mut Sink::new(options.json)),
     }
 }

@@ -229,6 +229,46 @@ fn sdp() -> io::Result<()> {
     )
 }
 
+/// A message of COPS of our client type: operation, whether it is solicited, objects of C-Num, C-Type and contents.
+fn cops_message(op: u8, solicited: bool, objects: &[(u8, u8, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (c_num, c_type, contents) in objects {
+        let length = contents.len() as u16 + 4;
+        body.extend([&length.to_be_bytes()[..], &[*c_num, *c_type], contents].concat());
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+    let length = body.len() as u32 + 8;
+    [&[0x10 | u8::from(solicited), op, 0x4d, 0x41][..], &length.to_be_bytes(), &body].concat()
+}
+
+fn cops() -> io::Result<()> {
+    let corpus = Corpus::new("cops")?;
+    let handle: (u8, u8, &[u8]) = (1, 1, &[0, 0, 0, 0, 0, 0, 0, 1]);
+    let allocation: (u8, u8, &[u8]) = (2, 1, &[0, 2, 0, 0]);
+    let configuration: (u8, u8, &[u8]) = (2, 1, &[0, 8, 0, 0]);
+    let install: (u8, u8, &[u8]) = (6, 1, &[0, 1, 0, 0]);
+    let amount: (u16, &[u8]) =
+        (0x0103, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let asked = tcapi_message(1, 2, &[(0x0101, &[0, 0, 0, 0, 0, 0, 0, 7]), (0x0102, b"\0\x01\x2evoice"), amount]);
+    let open = cops_message(6, false, &[(11, 1, b"edge-1\0\0")]);
+    let again = cops_message(6, false, &[(11, 1, b"edge-1\0\0"), (14, 1, &[192, 0, 2, 1, 0, 0, 0x0c, 0xd8])]);
+    let request = cops_message(1, false, &[handle, allocation, (9, 1, &asked)]);
+    let delete = cops_message(4, false, &[handle, (5, 1, &[0, 4, 0, 0])]);
+    let keep_alive = [0x10, 9, 0, 0, 0, 0, 0, 8];
+    let complete = cops_message(10, false, &[]);
+    let report = cops_message(3, true, &[handle, (12, 1, &[0, 1, 0, 0])]);
+    let of_pep = [&open, &request, &report, &keep_alive[..], &request, &delete].concat();
+    corpus.add("pep", &of_pep)?;
+    corpus.add("resumed", &[&again[..], &request, &complete].concat())?;
+    let accept = cops_message(7, false, &[(10, 1, &[0, 0, 0, 60])]);
+    let decided = cops_message(2, true, &[handle, allocation, install, (6, 4, &asked)]);
+    let failed = cops_message(2, true, &[handle, (8, 1, &[0, 4, 0, 19])]);
+    let provided = cops_message(2, false, &[handle, configuration, install, (6, 4, &asked)]);
+    let sync = cops_message(5, false, &[]);
+    let close = cops_message(8, false, &[(8, 1, &[0, 11, 0, 0]), (13, 1, &[192, 0, 2, 2, 0, 0, 0x0c, 0xd8])]);
+    corpus.add("pdp", &[&accept[..], &decided, &provided, &sync, &failed, &close].concat())
+}
+
 fn headers() -> io::Result<()> {
     let corpus = |name| Corpus::new(name);
     for (name, frame) in frames() {
@@ -480,6 +520,7 @@ fn main() -> io::Result<()> {
     tcapi()?;
     sip()?;
     sdp()?;
+    cops()?;
     captures()?;
     traffic()?;
     graphs()?;

@@ -41,7 +41,7 @@ pub enum Command {
     /// Reserve bandwidth in a router by the traffic-control API
     #[command(subcommand)]
     Tcapi(tcapi::TcapiCommand),
-    /// Read what programs say to each other by COPS
+    /// Reserve bandwidth of a domain by COPS, and read what programs say by it
     #[command(subcommand)]
     Cops(cops::CopsCommand),
     /// Make certificates and tokens of a domain

@@ -15,6 +15,7 @@ mod client;
 mod clients;
 mod connection;
 pub mod controller;
+pub mod cops;
 mod directory;
 pub mod domain;
 mod endpoints;

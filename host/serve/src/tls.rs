@@ -40,6 +40,9 @@ pub enum TlsError {
         /// Error.
         source: rustls::Error,
     },
+    /// Neither a host's name nor an address.
+    #[error("{0:?} is neither the name nor the address of a host")]
+    Name(String),
     /// The authority cannot judge clients.
     #[error("{}: {source}", path.display())]
     Authority {
@@ -90,6 +93,19 @@ impl TlsDoor {
             .map_err(unfit)?;
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
+}
+
+impl TlsDoor {
+    /// Begins with a connection that has been in the clear until now.
+    pub(crate) fn begin(&self, stream: TcpStream) -> Accept<TcpStream> {
+        self.0.accept(stream)
+    }
+}
+
+/// SHA-256 of the certificate that the other end has shown.
+pub(crate) fn shown(connection: &rustls::CommonState) -> Option<[u8; 32]> {
+    let certificate = connection.peer_certificates().and_then(|all| all.first());
+    certificate.map(|certificate| Sha256::digest(certificate).into())
 }
 
 /// The end of TLS that comes in: believes servers of the `authority`, and shows `identity` where it has one.
@@ -180,10 +196,9 @@ impl TlsCarrier {
     fn open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut server::TlsStream<TcpStream>>>> {
         if let State::Shaking(accept) = &mut self.state {
             let stream = ready!(Pin::new(accept.as_mut()).poll(cx))?;
-            let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
-            if let Some(shown) = shown {
+            if let Some(shown) = shown(stream.get_ref().1) {
                 // It is set once: the handshake ends once.
-                let _ = self.certificate.0.set(Sha256::digest(shown).into());
+                let _ = self.certificate.0.set(shown);
             }
             self.state = State::Open(Box::new(stream));
         }

@@ -22,11 +22,12 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 30] = [
     ("abr", abr::rate_control),
     ("agent_file", agent_file::reading),
     ("arp", headers::arp),
     ("capture", capture::classification),
+    ("cops", perhop_cops::properties::both_ends),
     ("data_path", data_path::forwarding),
     ("describe", describe::description),
     ("dissect", frame::dissection),

@@ -5,6 +5,8 @@ use crate::output::progress;
 use crate::text_file::read_text;
 use perhop_broker::topology::{DomainFile, read as read_domain};
 use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader, TextError};
+use perhop_cops::dra::DEFAULT_CLIENT_TYPE;
+use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
 use perhop_serve::domain::Marks;
 use perhop_units::Dscp;
@@ -25,6 +27,8 @@ pub struct ControllerFile {
     pub database: String,
     /// Where it is asked, besides its Unix socket.
     pub listeners: Vec<Listen>,
+    /// Where it is asked by COPS.
+    pub cops: Vec<Cops>,
     /// What it consists of, and how it decides.
     pub domain: DomainFile,
     /// Code points that packets with a reservation get, by class.
@@ -39,6 +43,20 @@ pub struct Listen {
     /// Certificate, key, and the authority whose clients are believed; none = not secured, which only loopback may be.
     pub tls: Option<(Identity, PathBuf)>,
 }
+
+/// A door for COPS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cops {
+    /// Where, and how it is secured.
+    pub listen: Listen,
+    /// The client type that is spoken.
+    pub client_type: ClientType,
+    /// Where clients are sent to while another instance leads.
+    pub other: Option<SocketAddr>,
+}
+
+/// Client types that one may choose: the range for private use (RFC 2748 §2.1).
+const PRIVATE: std::ops::RangeInclusive<i64> = 0x4000..=0x7fff;
 
 /// Reads a file and prints what is to be said about it. Paths in it are from its folder.
 ///
@@ -64,11 +82,12 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let (document, diagnostics) = Document::parse(name, text);
     let mut root = document.root(&diagnostics);
     let (name, database) = controller(&mut root, folder);
-    let listeners = listeners(&mut root, folder);
+    let listeners = doors(&mut root, "listen", |table| listen(table, folder, "127.0.0.1:8080"));
+    let cops = doors(&mut root, "cops", |table| cops(table, folder));
     let marks = marks(&mut root);
     let domain = read_domain(&mut root);
     root.finish();
-    let file = ControllerFile { name, database, listeners, domain, marks };
+    let file = ControllerFile { name, database, listeners, cops, domain, marks };
     ((diagnostics.errors() == 0).then_some(file), diagnostics)
 }
 
@@ -96,13 +115,35 @@ fn controller(root: &mut TableReader<'_>, folder: &Path) -> (String, String) {
     (name.map_or_else(|| "domain".to_owned(), |n| n.value), database.map_or_else(own, |d| d.value))
 }
 
-fn listeners(root: &mut TableReader<'_>, folder: &Path) -> Vec<Listen> {
-    let tables = root.tables("listen");
+fn doors<T>(
+    root: &mut TableReader<'_>,
+    key: &'static str,
+    read: impl Fn(&mut TableReader<'_>) -> Option<T>,
+) -> Vec<T> {
+    let tables = root.tables(key);
     if tables.len() > MAX_LISTENERS {
-        let error = root.error("listen", format!("has {} addresses", tables.len()));
+        let error = root.error(key, format!("has {} addresses", tables.len()));
         root.diagnostics().push(error.allowed(format!("at most {MAX_LISTENERS}")));
     }
-    tables.into_iter().filter_map(|table| listen(table, folder)).collect()
+    let read = |mut table: TableReader<'_>| {
+        let door = read(&mut table);
+        table.finish();
+        door
+    };
+    tables.into_iter().filter_map(read).collect()
+}
+
+fn cops(table: &mut TableReader<'_>, folder: &Path) -> Option<Cops> {
+    let listen = listen(table, folder, "127.0.0.1:3288");
+    let client_type = table.integer("client_type", PRIVATE).and_then(|n| u16::try_from(n.value).ok());
+    let client_type = client_type.map_or(DEFAULT_CLIENT_TYPE, ClientType);
+    let other = table.value_with("other", "an address", address_of).map(|other| other.value);
+    listen.map(|listen| Cops { listen, client_type, other })
+}
+
+fn address_of(text: &str) -> Result<SocketAddr, TextError> {
+    let why = || TextError::new("is not an address with a port").hint("Write for example \"127.0.0.1:8080\"");
+    text.parse().map_err(|_| why())
 }
 
 fn marks(root: &mut TableReader<'_>) -> Marks {
@@ -121,14 +162,9 @@ fn marks(root: &mut TableReader<'_>) -> Marks {
     marks
 }
 
-fn listen(mut table: TableReader<'_>, folder: &Path) -> Option<Listen> {
-    let address = |text: &str| {
-        let why =
-            || TextError::new("is not an address with a port").hint("Write for example \"127.0.0.1:8080\"");
-        text.parse::<SocketAddr>().map_err(|_| why())
-    };
-    table.require("address", "\"127.0.0.1:8080\"");
-    let address = table.value_with("address", "an address", address);
+fn listen(table: &mut TableReader<'_>, folder: &Path, example: &str) -> Option<Listen> {
+    table.require("address", &format!("\"{example}\""));
+    let address = table.value_with("address", "an address", address_of);
     let mut path = |key| table.text(key).map(|path| folder.join(path.value));
     let (certificate, key, authority) = (path("certificate"), path("key"), path("authority"));
     let tls = match (certificate, key, authority) {
@@ -147,7 +183,6 @@ fn listen(mut table: TableReader<'_>, folder: &Path) -> Option<Listen> {
             None
         }
     };
-    table.finish();
     address.map(|address| Listen { address: address.value, tls })
 }
 
@@ -191,12 +226,25 @@ mod tests {
     }
 
     #[test]
+    fn a_door_for_cops_has_a_client_type_for_private_use() {
+        let text = "[[cops]]\naddress = \"127.0.0.1:3288\"\n[[cops]]\naddress = \"[::1]:3289\"\n\
+                    client_type = 16384\nother = \"192.0.2.9:3288\"\n";
+        let (file, diagnostics) = parse("d.toml", text, Path::new("/srv"));
+        let cops = file.unwrap_or_else(|| panic!("{diagnostics}")).cops;
+        assert_eq!((cops[0].client_type, cops[0].other), (DEFAULT_CLIENT_TYPE, None));
+        assert_eq!((cops[1].client_type, cops[1].other), (ClientType(0x4000), "192.0.2.9:3288".parse().ok()));
+    }
+
+    #[test]
     fn what_is_not_secured_listens_on_loopback_only() {
         let one = errors("[[listen]]\naddress = \"192.0.2.1:8080\"");
         assert!(one.len() == 1 && one[0].contains("beyond loopback"), "{one:?}");
         assert!(errors("[[listen]]\naddress = \"127.0.0.1:80\"\nkey = \"k\"")[0].contains("only some"));
         for wrong in [
             "[[listen]]",
+            "[[cops]]\naddress = \"192.0.2.1:3288\"",
+            "[[cops]]\naddress = \"127.0.0.1:3288\"\nclient_type = 32769",
+            "[[cops]]\naddress = \"127.0.0.1:3288\"\nother = \"west\"",
             "[[listen]]\naddress = \"80\"",
             "[controller]\ndatabase = \"mysql:x\"",
             "[controller]\nname = \"a/b\"",

@@ -1,13 +1,14 @@
 //! `perhop controller run`.
 
 use super::ControllerError;
-use super::file::{self, ControllerFile, Listen};
+use super::file::{self, ControllerFile, Cops, Listen};
 use super::lead::Leading;
 use crate::error::{AppError, Verdict};
 use crate::router::{Log, Said, Signals};
 use clap::Args;
 use perhop_routerfile::{LogFormat, LogLevel, LogSettings};
 use perhop_serve::controller::{ControllerApp, Seat};
+use perhop_serve::cops::{CopsDoor, CopsSettings, LedDomain};
 use perhop_serve::{Limits, Server, TlsDoor, claim_controller};
 use perhop_store::Store;
 use std::path::PathBuf;
@@ -85,14 +86,16 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         for listen in &file.listeners {
             doors.push(open(&app, listen)?);
         }
+        let cops = file.cops.iter().map(|cops| open_cops(&seat, cops)).collect::<Result<Vec<_>, _>>()?;
         let instance = format!("{}:{}", host_name(), claimed.path.display());
         let (stop, stopped) = watch::channel(false);
         let (again, read) = watch::channel(Arc::new(file.clone()));
         info!("listening at {}", claimed.path.display());
         let leading = Leading { store, seat, instance, file: read };
         let mut leading = tokio::spawn(leading.run(stopped.clone()));
-        let serving: Vec<_> =
+        let mut serving: Vec<_> =
             doors.into_iter().map(|door| tokio::spawn(serve(door, stopped.clone()))).collect();
+        serving.extend(cops.into_iter().map(|door| tokio::spawn(door.run(told(stopped.clone())))));
         let ended = loop {
             tokio::select! {
                 ended = &mut leading => break ended,
@@ -121,24 +124,34 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     result.map(|()| Verdict::Done)
 }
 
+fn secured(listen: &Listen) -> Result<Option<TlsDoor>, ControllerError> {
+    let door = |(identity, authority): &(_, PathBuf)| TlsDoor::new(identity, authority);
+    Ok(listen.tls.as_ref().map(door).transpose()?)
+}
+
 fn open(app: &ControllerApp, listen: &Listen) -> Result<Server, AppError> {
-    let tls = match &listen.tls {
-        Some((identity, authority)) => {
-            Some(TlsDoor::new(identity, authority).map_err(ControllerError::from)?)
-        }
-        None => None,
-    };
+    let tls = secured(listen)?;
     let secured = if tls.is_some() { "https" } else { "http" };
     let server = app.on(listen.address, tls)?;
     info!("listening at {secured}://{}", server.address().unwrap_or(listen.address));
     Ok(server)
 }
 
-async fn serve(door: Server, mut stop: watch::Receiver<bool>) {
-    let stopped = async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    };
-    if let Err(why) = door.run(stopped).await {
+fn open_cops(seat: &Seat, cops: &Cops) -> Result<CopsDoor, AppError> {
+    let tls = secured(&cops.listen)?;
+    let secured = if tls.is_some() { "with TLS" } else { "in the clear" };
+    let settings = CopsSettings { client_type: cops.client_type, tls, other: cops.other };
+    let door = CopsDoor::on(cops.listen.address, settings, Arc::new(LedDomain(seat.clone())))?;
+    info!("listening for COPS {secured} at {}", door.address().unwrap_or(cops.listen.address));
+    Ok(door)
+}
+
+async fn told(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn serve(door: Server, stop: watch::Receiver<bool>) {
+    if let Err(why) = door.run(told(stop)).await {
         error!("{why}");
     }
 }

@@ -1,6 +1,7 @@
 //! `perhop cops …`.
 
 mod decode;
+mod request;
 
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
@@ -10,6 +11,8 @@ use clap::Subcommand;
 pub enum CopsCommand {
     /// Print the messages of a file or of hexadecimal digits, object by object
     Decode(decode::DecodeArgs),
+    /// Make one reservation in a domain, and hold it
+    Request(Box<request::RequestArgs>),
 }
 
 impl CopsCommand {
@@ -20,6 +23,7 @@ impl CopsCommand {
     pub fn run(self) -> Result<Verdict, AppError> {
         match self {
             Self::Decode(args) => decode::run(&args),
+            Self::Request(args) => request::run(&args),
         }
     }
 }

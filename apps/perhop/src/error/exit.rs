@@ -65,6 +65,7 @@ impl AppError {
             | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
             | Self::NoTcapi { .. }
+            | Self::NoCops { .. }
             | Self::Client(_)
             | Self::Socket(_)
             | Self::Serve(_)

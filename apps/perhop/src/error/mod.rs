@@ -189,6 +189,14 @@ pub enum AppError {
         /// Error.
         source: io::Error,
     },
+    /// A controller does not take a client by COPS.
+    #[error("{server}: {why}\nThe domain's file needs a section [[cops]], and a [[client]] of this name.")]
+    NoCops {
+        /// Where it would be.
+        server: String,
+        /// Why not.
+        why: String,
+    },
     /// No agent that takes announcements runs beside a router.
     #[error("{}: {source}\nStart the router's agent with `perhop agent run FILE`; its file needs a [[link]].", path.display())]
     NoAgent {

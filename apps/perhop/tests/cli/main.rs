@@ -10,6 +10,7 @@ mod abr;
 mod agent;
 mod api;
 mod clients;
+mod cops;
 mod demo;
 mod directory;
 mod domain;

@@ -3,32 +3,44 @@
 use crate::domain::{Domain, Keeper};
 use perhop_broker::ledger::Refusal;
 use perhop_reason::Code;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use tokio::sync::watch;
 
 /// See the module.
-#[derive(Clone, Default)]
-pub struct Seat(Arc<RwLock<Option<Led>>>);
+#[derive(Clone)]
+pub struct Seat(watch::Sender<Option<Led>>);
 
 /// A domain that is led here.
 #[derive(Clone)]
-pub(super) struct Led {
-    pub(super) domain: Domain,
+pub(crate) struct Led {
+    pub(crate) domain: Domain,
     pub(super) keeper: Arc<dyn Keeper>,
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
 }
 
 impl Seat {
     /// Leads from now on.
     pub fn take(&self, domain: Domain, keeper: Arc<dyn Keeper>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Led { domain, keeper });
+        self.0.send_replace(Some(Led { domain, keeper }));
     }
 
     /// Leads no more.
     pub fn leave(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.send_replace(None);
     }
 
-    pub(super) fn led(&self) -> Result<Led, Refusal> {
-        let led = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Who leads here from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Led>> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn led(&self) -> Result<Led, Refusal> {
+        let led = self.0.borrow().clone();
         led.ok_or_else(|| Refusal {
             retry_after_ms: 1_000,
             ..Refusal::new(Code::HeldElsewhere, "another instance leads the domain")

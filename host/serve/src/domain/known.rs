@@ -63,11 +63,13 @@ pub(super) fn hex(bytes: &[u8; 32]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Tokens and certificates of all clients.
+/// All clients by what they show.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     tokens: HashMap<String, Caller>,
     certificates: HashMap<String, Caller>,
+    /// Clients by COPS that show nothing.
+    unsecured: HashMap<Arc<str>, Caller>,
 }
 
 impl Known {
@@ -77,6 +79,9 @@ impl Known {
             // A role that this version does not know may do nothing.
             let Ok(role) = row.role.parse() else { continue };
             let caller = Caller { name: row.name.as_str().into(), role };
+            if row.kind == "cops" && row.token_sha256.is_none() && row.cert_sha256.is_none() {
+                known.unsecured.insert(Arc::clone(&caller.name), caller.clone());
+            }
             if let Some(token) = &row.token_sha256 {
                 known.tokens.insert(token.clone(), caller.clone());
             }
@@ -85,6 +90,10 @@ impl Known {
             }
         }
         known
+    }
+
+    pub(super) fn unsecured(&self, name: &str) -> Option<Caller> {
+        self.unsecured.get(name).cloned()
     }
 
     pub(super) fn caller(&self, credential: &Credential) -> Option<Caller> {

@@ -1,0 +1,59 @@
+//! What a client wants, as a domain is asked for it.
+
+use crate::domain::{Flow, Packets};
+use perhop_broker::ledger::{Refusal, Reserve, Way};
+use perhop_reason::Code;
+use perhop_tcapi::wire::{Alternative, Direction, Refusal as Nack, Request as Reservation};
+
+/// The request for a domain: class by its name, nodes as scope.
+///
+/// # Errors
+/// It says too little, or what a domain cannot do.
+pub(super) fn reserve(key: String, wanted: &Reservation) -> Result<Reserve, Refusal> {
+    let missing = |what| Refusal::new(Code::Malformed, format!("the request does not say {what}"));
+    let class = wanted.class.as_ref().ok_or_else(|| missing("which class"))?;
+    if class.name.is_empty() {
+        return Err(Refusal::new(Code::BadReference, "a domain knows classes by their names only"));
+    }
+    let amount = wanted.reservation.ok_or_else(|| missing("how much"))?;
+    let scope = wanted.scope.as_ref().ok_or_else(|| missing("between which nodes"))?;
+    let packets = wanted.filter.iter().map(packets).collect::<Result<Vec<_>, _>>()?;
+    let flow = Flow { packets, dscp: class.dscp, ..Flow::default() };
+    flow.check().map_err(|why| Refusal::new(Code::OutOfRange, why.to_string()))?;
+    let way = Way::Between { from: scope.ingress.clone(), to: scope.egress.clone() };
+    let bps = amount.rate_bps;
+    Ok(Reserve {
+        lifetime_ms: wanted.lifetime_s.filter(|seconds| *seconds > 0).map(|s| u64::from(s) * 1_000),
+        back_bps: (wanted.direction == Direction::Both).then_some(bps),
+        flow: flow.text(),
+        ..Reserve::new(key, way, class.name.clone(), bps)
+    })
+}
+
+fn packets(given: &Alternative) -> Result<Packets, Refusal> {
+    if given.tos.is_some() {
+        let why = "the type of service cannot be compared: a reservation is known by addresses and ports";
+        return Err(Refusal::new(Code::Unsupported, why));
+    }
+    Ok(Packets {
+        src: given.src,
+        dst: given.dst,
+        protocol: given.protocol,
+        src_ports: given.src_ports,
+        dst_ports: given.dst_ports,
+    })
+}
+
+/// The refusal as a client reads it.
+pub(super) fn nack(refusal: Refusal) -> Nack {
+    Nack {
+        code: refusal.code,
+        offset: 0,
+        message: refusal.message,
+        link: refusal.link,
+        class: refusal.class,
+        asked_bps: refusal.asked_bps,
+        free_bps: refusal.free_bps,
+        retry_after_ms: refusal.retry_after_ms,
+    }
+}
