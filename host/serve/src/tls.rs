@@ -186,6 +186,8 @@ pub(crate) struct TlsCarrier {
 enum State {
     Shaking(Box<Accept<TcpStream>>),
     Open(Box<server::TlsStream<TcpStream>>),
+    /// The handshake has failed, as it may by any octets of anybody. The connection is still flushed and shut then.
+    Failed,
 }
 
 impl TlsCarrier {
@@ -195,7 +197,13 @@ impl TlsCarrier {
 
     fn open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut server::TlsStream<TcpStream>>>> {
         if let State::Shaking(accept) = &mut self.state {
-            let stream = ready!(Pin::new(accept.as_mut()).poll(cx))?;
+            let stream = match ready!(Pin::new(accept.as_mut()).poll(cx)) {
+                Ok(stream) => stream,
+                Err(why) => {
+                    self.state = State::Failed;
+                    return Poll::Ready(Err(why));
+                }
+            };
             if let Some(shown) = shown(stream.get_ref().1) {
                 // It is set once: the handshake ends once.
                 let _ = self.certificate.0.set(shown);
@@ -205,6 +213,7 @@ impl TlsCarrier {
         match &mut self.state {
             State::Open(stream) => Poll::Ready(Ok(Pin::new(stream.as_mut()))),
             State::Shaking(_) => Poll::Pending,
+            State::Failed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }
@@ -230,5 +239,61 @@ impl AsyncWrite for TlsCarrier {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.open(cx))?.poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// A certificate and its key that nobody believes but this test.
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+MIIBjDCCATOgAwIBAgIUTCwys4t6o0UXX4pf2QwSd6s0oeswCgYIKoZIzj0EAwIw
+IjEgMB4GA1UEAwwXUGVyaG9wIGRvbWFpbiBhdXRob3JpdHkwIBcNMjAwMTAxMDAw
+MDAwWhgPMjEwMDAxMDEwMDAwMDBaMCIxIDAeBgNVBAMMF1BlcmhvcCBkb21haW4g
+YXV0aG9yaXR5MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE5mQcjN45NENDsRMz
+eLoQ95IXrWR4i1zI3gmYNkV/1cTelQwQWcT+H6TRStWYfJ1vAGw+Bixa94rcrVdT
+25/yoqNFMEMwDgYDVR0PAQH/BAQDAgEGMB0GA1UdDgQWBBQtEQSG8kucgzcOXuRF
+SAAksWHSVTASBgNVHRMBAf8ECDAGAQH/AgEAMAoGCCqGSM49BAMCA0cAMEQCIEai
+Vu8x3Inz45JE9I4mkKSAyRkqsqLa8G8oaogMiUQqAiA06ffav9fu0Bzxrz9II3zU
+f47D+goCqFSNVn+EVRbX6A==
+-----END CERTIFICATE-----";
+    const KEY: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgRJTcjdPjRrUTg/mA
+whC0cWb7r9yoOSPU1R4m5RwIisKhRANCAATmZByM3jk0Q0OxEzN4uhD3khetZHiL
+XMjeCZg2RX/VxN6VDBBZxP4fpNFK1Zh8nW8AbD4GLFr3itytV1Pbn/Ki
+-----END PRIVATE KEY-----";
+
+    fn door() -> TlsDoor {
+        let folder = std::env::temp_dir().join(format!("perhop-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a directory for temporary files");
+        let identity = Identity { certificate: folder.join("own.pem"), key: folder.join("own.key") };
+        std::fs::write(&identity.certificate, CERTIFICATE).expect("it can be written");
+        std::fs::write(&identity.key, KEY).expect("it can be written");
+        let door = TlsDoor::new(&identity, &identity.certificate).expect("they fit");
+        std::fs::remove_dir_all(&folder).expect("it was made above");
+        door
+    }
+
+    #[test]
+    fn whoever_fails_the_handshake_gets_an_error_however_often_the_connection_is_used() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+            let mut client =
+                TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("a reader");
+            let (stream, _) = listener.accept().await.expect("somebody connects");
+            let certificate = Certificate::default();
+            let mut carrier = TlsCarrier::accept(&door(), stream, certificate.clone());
+            let read = carrier.read_u8().await;
+            assert_eq!(read.map_err(|e| e.kind()), Err(io::ErrorKind::InvalidData));
+            // As a server of HTTP does with a connection that it cannot read.
+            let left = [carrier.flush().await, carrier.write_all(b"x").await, carrier.shutdown().await];
+            assert!(left.iter().all(Result::is_err), "{left:?}");
+            assert_eq!(certificate.sha256(), None);
+        });
     }
 }

@@ -46,7 +46,7 @@ pub enum Notice {
 pub struct Standing {
     /// Flows that it is to have.
     pub flows: usize,
-    /// Items, flows and shares, that it does not have as they are to be.
+    /// Items, flows and shares, that it does not have as they are to be, among them shares of classes that it has not.
     pub owed: usize,
     /// Everything that is wanted is known, and the router has it.
     pub settled: bool,
@@ -79,6 +79,11 @@ impl Wanted {
 
     pub(super) fn abandon(&mut self) {
         self.told = None;
+    }
+
+    /// All of it is being told anew.
+    pub(super) fn is_being_told(&self) -> bool {
+        self.told.is_some()
     }
 
     /// What has not been told again is not there any more.

@@ -71,7 +71,7 @@ impl Reserved {
 
     /// How the router stands to what the domain wants.
     pub fn standing(&self) -> Standing {
-        let owed = self.owed.len();
+        let owed = self.owed.len() + self.without_class().count();
         Standing { flows: self.wanted.flows.len(), owed, settled: self.seen && self.heard && owed == 0 }
     }
 
@@ -119,10 +119,17 @@ impl Reserved {
         if !self.seen {
             return;
         }
-        let wanted = self.wanted.shares.iter().filter(|(_, bps)| **bps > Rate::ZERO);
-        for ((port, class), _) in wanted.filter(|(key, _)| !self.classes.contains_key(key)) {
-            self.notices.push(Notice::NoClass { port: port.clone(), class: class.clone() });
-        }
+        let told: Vec<Notice> = self
+            .without_class()
+            .map(|(port, class)| Notice::NoClass { port: port.clone(), class: class.clone() })
+            .collect();
+        self.notices.extend(told);
+    }
+
+    /// Classes that have reservations and that the router, as far as it is known, has not.
+    fn without_class(&self) -> impl Iterator<Item = &(Name, Name)> {
+        let wanted = self.wanted.shares.iter().filter(|(_, bps)| self.seen && **bps > Rate::ZERO);
+        wanted.map(|(key, _)| key).filter(|key| !self.classes.contains_key(*key))
     }
 
     fn operations(&self, now: Instant, item: &Item) -> Vec<Op> {
@@ -194,9 +201,14 @@ impl<N: From<Notice>> Part<N> for Reserved {
             // What it said last holds; a half-told state is forgotten with the connection.
             DomainNews::Away => self.wanted.abandon(),
             DomainNews::Share { port, class, bps } => {
+                let key = (port.clone(), class.clone());
+                let is_first = self.wanted.shares.get(&key).is_none_or(|bps| *bps == Rate::ZERO);
                 self.wanted.share(port, class, *bps);
-                if let Some(object) = self.classes.get(&(port.clone(), class.clone())).cloned() {
+                if let Some(object) = self.classes.get(&key).cloned() {
                     self.compare(&Item::Class(object));
+                } else if self.seen && is_first && *bps > Rate::ZERO && !self.wanted.is_being_told() {
+                    let (port, class) = key;
+                    self.notices.push(Notice::NoClass { port, class });
                 }
             }
             DomainNews::Flow(flow) => {

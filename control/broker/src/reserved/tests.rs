@@ -324,6 +324,19 @@ fn a_share_of_a_class_that_is_not_there_is_told() {
     assert_eq!(world.told, [expected]);
 }
 
+#[test]
+fn a_router_without_a_class_that_has_reservations_is_not_settled() {
+    let mut world = World::new();
+    world.say([DomainNews::Begin, share("voice", 1_000), share("games", 0), DomainNews::Complete]);
+    assert_eq!(world.session.parts().0.standing(), Standing { flows: 0, owed: 0, settled: true });
+    world.say([share("games", 1_000), share("games", 2_000)]);
+    let expected = Both::Part(Notice::NoClass { port: name("wan"), class: name("games") });
+    assert_eq!(world.told, [expected], "it is told once");
+    assert_eq!(world.session.parts().0.standing(), Standing { flows: 0, owed: 1, settled: false });
+    world.say([share("games", 0)]);
+    assert_eq!(world.session.parts().0.standing(), Standing { flows: 0, owed: 0, settled: true });
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Share(bool, u64),

@@ -72,6 +72,12 @@ pub enum FlowError {
     /// A range that ends before it begins.
     #[error("a range of ports ends before it begins")]
     Range,
+    /// Every packet there is.
+    #[error("packets of which nothing is said are all there are: say at least one thing of them")]
+    Everything,
+    /// A note that cannot be shown.
+    #[error("a note has no control characters")]
+    Note,
     /// Ports of a protocol that has none.
     #[error("ports are of TCP, UDP, SCTP and UDP-Lite: 6, 17, 132, 136")]
     Ports,
@@ -91,6 +97,10 @@ impl Packets {
     }
 
     fn check(&self) -> Result<(), FlowError> {
+        // They would be held to the rate of one reservation, whoever's they are.
+        if *self == Self::default() {
+            return Err(FlowError::Everything);
+        }
         let nets = [self.src, self.dst];
         if nets.iter().flatten().any(|net| net.trunc() != *net) {
             return Err(FlowError::Prefix);
@@ -123,13 +133,17 @@ impl Packets {
 }
 
 impl Flow {
-    /// Sees that its packets are some.
+    /// Sees that its packets are some, and that its note can be shown.
     ///
     /// # Errors
-    /// The first of them that are not.
+    /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), FlowError> {
         if self.packets.len() > MOST_PACKETS {
             return Err(FlowError::TooMany);
+        }
+        // A terminal that lists reservations would do what they say.
+        if self.note.iter().flat_map(|note| note.chars()).any(char::is_control) {
+            return Err(FlowError::Note);
         }
         self.packets.iter().try_for_each(Packets::check)
     }
@@ -187,6 +201,16 @@ mod tests {
         assert_eq!(check(r#"{"dst_ports":[1,2]}"#), Err(FlowError::Ports));
         let many = Flow { packets: vec![Packets::default(); MOST_PACKETS + 1], ..Flow::default() };
         assert_eq!(many.check(), Err(FlowError::TooMany));
+        assert_eq!(check("{}"), Err(FlowError::Everything));
+    }
+
+    #[test]
+    fn a_note_cannot_command_a_terminal() {
+        let check = |note: &str| Flow { note: Some(note.to_owned()), ..Flow::default() }.check();
+        assert_eq!(check("Anna’s calls"), Ok(()));
+        for note in ["\u{1b}[2J", "two\nlines", "\0"] {
+            assert_eq!(check(note), Err(FlowError::Note), "{note:?}");
+        }
     }
 
     #[test]
