@@ -5,6 +5,7 @@ use super::file::ControllerFile;
 use super::keeper::InStore;
 use perhop_broker::ledger::ClientChange;
 use perhop_io::clock;
+use perhop_serve::controller::camara::Camara;
 use perhop_serve::controller::{Seat, local_client};
 use perhop_serve::domain::{Domain, NotKept};
 use perhop_store::{Campaign, Store};
@@ -32,6 +33,8 @@ pub struct Leading {
     pub store: Arc<Store>,
     /// Whose place it takes.
     pub seat: Seat,
+    /// Its sessions by CAMARA's interfaces.
+    pub camara: Camara,
     /// This process, unlike every other.
     pub instance: String,
     /// The file, as it was read last.
@@ -94,6 +97,8 @@ impl Leading {
                 tokio::select! { _ = stop.wait_for(|stop| *stop) => {}, _ = ended => {} }
             }
         };
+        // It hears until the domain is led no more.
+        tokio::spawn(self.camara.clone().follow(task.news()));
         let running = tokio::spawn(task.run(stopped));
         let led = async {
             let done = domain.change_client("file", ClientChange::Put(local_client())).await;
@@ -155,6 +160,7 @@ impl Leading {
     }
 
     async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), String> {
+        self.camara.set(file.camara.clone());
         domain.set_marks(file.marks.clone()).await.map_err(|refusal| refusal.message)?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.

@@ -40,10 +40,16 @@ impl Http {
     }
 
     pub fn ask(&mut self, method: &str, uri: &str, body: &str) -> (u16, Value) {
-        let (status, length) = self.begin(method, uri, "", body);
-        let mut bytes = vec![0; length.unwrap()];
+        self.ask_with("", method, uri, body)
+    }
+
+    /// With more fields in the head.
+    pub fn ask_with(&mut self, more: &str, method: &str, uri: &str, body: &str) -> (u16, Value) {
+        let (status, length) = self.begin(method, uri, more, body);
+        let mut bytes = vec![0; length.unwrap_or(0)];
         self.0.read_exact(&mut bytes).unwrap();
-        (status, serde_json::from_slice(&bytes).unwrap())
+        let body = if status == 204 { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
+        (status, body)
     }
 
     pub fn read(&mut self, uri: &str) -> Value {

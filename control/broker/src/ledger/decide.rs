@@ -190,7 +190,7 @@ impl Ledger {
             return Err(out_of_range("a rate is not from 1 to 10¹² bit/s"));
         }
         if flow.is_some_and(|flow| flow.len() > MOST_FLOW) {
-            return Err(out_of_range("the text kept with a reservation is longer than 4,096 octets"));
+            return Err(out_of_range("the text kept with a reservation is longer than 16,384 octets"));
         }
         let expires_ms = lifetime_ms.map(|ms| self.end_of(ms)).transpose()?;
         let old = self.own_reservation(client, id)?;
@@ -387,7 +387,7 @@ fn check(request: &Reserve) -> Result<(), Refusal> {
         return Err(out_of_range("a key has 1 to 255 octets, and no control characters"));
     }
     if request.flow.len() > MOST_FLOW {
-        return Err(out_of_range("the text kept with a reservation is longer than 4,096 octets"));
+        return Err(out_of_range("the text kept with a reservation is longer than 16,384 octets"));
     }
     if [Some(request.bps), request.back_bps].iter().flatten().any(|bps| !RATES.contains(bps)) {
         return Err(out_of_range("a rate is not from 1 to 10¹² bit/s"));
