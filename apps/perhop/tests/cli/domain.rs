@@ -279,9 +279,16 @@ fn a_session_of_an_application_is_in_the_routers_and_outlives_the_controller() {
     let (status, made) = http.ask_with(token, "POST", sessions, &wanted.to_string());
     assert_eq!((status, &made["qosStatus"]), (201, &json!("AVAILABLE")), "{made}");
     // One filter for each of TCP and UDP, where packets enter.
-    let expected = [("west", "wan/voice", 2), ("core", "east/voice", 0), ("core", "west/voice", 0), ("east", "wan/voice", 2)];
+    let expected = [
+        ("west", "wan/voice", 2),
+        ("core", "east/voice", 0),
+        ("core", "west/voice", 0),
+        ("east", "wan/voice", 2),
+    ];
     let in_force = |domain: &Domain| {
-        expected.iter().all(|(node, class, filters)| domain.has(node, class) == ("100 kbit/s".to_owned(), *filters))
+        expected
+            .iter()
+            .all(|(node, class, filters)| domain.has(node, class) == ("100 kbit/s".to_owned(), *filters))
     };
     until("the routers have it", || in_force(&domain));
     let listed = reserve(&name, &["list", "--json"]).json();

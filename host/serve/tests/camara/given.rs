@@ -198,7 +198,7 @@ fn property(play: &mut Play<'_>, step: &str, quotes: &[&str]) -> bool {
         return true;
     }
     let sink = play.world.sink();
-    let value = match step.split(path).last().unwrap().trim_start_matches(['"', ' ']) {
+    let value = match step.split_once(&format!("{path}\" ")).unwrap().1 {
         "is set to: {}" | "is set to {}" => json!({}),
         "only includes device identifiers not supported by the implementation" => {
             json!({ "phoneNumber": "+123456789" })

@@ -48,10 +48,12 @@ impl Documents {
         }
     }
 
-    /// A schema as the scenarios name it, from a document.
+    /// A schema as the scenarios name it: of a document, or of what all have in common.
     pub fn schema<'d>(&'d self, file: &'static str, reference: &str) -> Part<'d> {
-        let reference = if reference.contains('#') { reference.to_owned() } else { format!("#{reference}") };
-        self.find(file, &reference)
+        let pointer = reference.split_once('#').map_or(reference, |(_, pointer)| pointer);
+        let own = if reference.contains("CAMARA_common") { None } else { self.0[file].pointer(pointer) };
+        let file = if own.is_some() { file } else { "CAMARA_common.yaml" };
+        self.find(file, &format!("#{pointer}"))
     }
 
     /// The schema of what an operation answers with a status; none = no body.
