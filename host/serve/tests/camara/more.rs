@@ -113,7 +113,7 @@ fn every_answer_has_the_same_shape_and_the_correlator() {
         ("GET", "/qos-profiles/v2/qos-profiles/voice", None, 404, "NOT_FOUND"),
         ("PUT", SESSIONS, None, 405, "METHOD_NOT_ALLOWED"),
         ("POST", SESSIONS, Some("{"), 400, "INVALID_ARGUMENT"),
-        ("POST", SESSIONS, Some(long.as_str()), 403, "PERMISSION_DENIED"),
+        ("POST", SESSIONS, Some(long.as_str()), 413, "PAYLOAD_TOO_LARGE"),
     ] {
         let headers = [("authorization", bearer.as_str()), ("x-correlator", "c-1")];
         let answer = world.ask(method, uri, &headers, body);

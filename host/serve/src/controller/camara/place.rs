@@ -1,7 +1,7 @@
 //! Which packets a session is of, and where they enter and leave the domain.
 
 use super::problem::Problem;
-use super::settings::{CamaraSettings, QosProfile};
+use super::settings::{CamaraSettings, Network, QosProfile};
 use super::shapes::{CreateSession, Device};
 use crate::domain::{MOST_PACKETS, Packets};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ const WITH_PORTS: [u8; 2] = [6, 17];
 /// A device that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The address that its packets have in the domain.
+    /// The address by which it is known: the first of its own.
     pub(super) address: IpAddr,
     /// All addresses that are its own.
     net: IpNet,
@@ -56,10 +56,20 @@ pub(super) fn device(
     let Some(node) = &network.node else {
         return Err(Problem::not_applicable(format!("device: there are no sessions in {}", network.prefix)));
     };
+    let net = own(Some(network), address);
+    Ok(Some(Found { address: net.addr(), net, node: node.clone(), shown: shown.filter(|_| !of_token) }))
+}
+
+/// All addresses that a device has for itself.
+fn own(network: Option<&Network>, address: IpAddr) -> IpNet {
     let whole = IpNet::from(address);
-    let length = network.device_prefix.unwrap_or(whole.prefix_len());
-    let net = IpNet::new(address, length).map_or(whole, |net| net.trunc());
-    Ok(Some(Found { address, net, node: node.clone(), shown: shown.filter(|_| !of_token) }))
+    let length = network.and_then(|network| network.device_prefix).unwrap_or(whole.prefix_len());
+    IpNet::new(address, length).map_or(whole, |net| net.trunc())
+}
+
+/// The address by which a token's device is known.
+pub(super) fn known_by(settings: &CamaraSettings, address: IpAddr) -> IpAddr {
+    own(settings.network(&address.into()), address).addr()
 }
 
 /// A device that must be said by somebody.

@@ -1,7 +1,7 @@
 //! Placing sessions.
 
 use super::*;
-use crate::controller::camara::settings::{Network, Sinks};
+use crate::controller::camara::settings::Sinks;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn the_address_that_the_domain_has_counts() {
     assert_eq!(found.address.to_string(), "10.1.0.7", "private, as the domain has it");
     assert_eq!(json!(found.shown), json!({ "ipv4Address": both["ipv4Address"] }), "one identifier");
     let found = placed(both, json!({ "ipv6Address": "2001:db8:2::/64" }), json!({})).expect("placed");
-    assert_eq!(found.device.address.to_string(), "2001:db8:1:5::77", "of the server's family");
+    assert_eq!(found.device.address.to_string(), "2001:db8:1:5::", "of the server's family");
     assert_eq!(json!(found.packets[0].src), json!("2001:db8:1:5::/64"), "a device has its prefix for itself");
 }
 

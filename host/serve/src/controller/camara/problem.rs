@@ -52,7 +52,7 @@ impl Problem {
         Self { retry_after_ms: retry_after_ms.into(), ..problem }
     }
 
-    /// What an answer of the door says.
+    /// What the door says of a body.
     pub(super) async fn of(response: Response) -> Self {
         let status = response.status();
         let bytes = to_bytes(response.into_body(), MOST_BODY).await.unwrap_or_default();
@@ -61,8 +61,10 @@ impl Problem {
         let retry_after_ms = body["retry_after_ms"].as_u64().unwrap_or(0);
         let (status, code) = match status {
             StatusCode::REQUEST_TIMEOUT => (status, "TIMEOUT"),
-            StatusCode::PAYLOAD_TOO_LARGE => (status, "PAYLOAD_TOO_LARGE"),
-            StatusCode::FORBIDDEN => (status, "PERMISSION_DENIED"),
+            // Of a body the door forbids nothing but its length, to those who are not of this machine.
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::FORBIDDEN => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE")
+            }
             StatusCode::SERVICE_UNAVAILABLE => (status, "UNAVAILABLE"),
             status if status.is_server_error() => (status, "INTERNAL"),
             _ => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),

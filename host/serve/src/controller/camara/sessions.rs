@@ -4,7 +4,7 @@ use super::super::Shared;
 use super::asker::{Asker, Body};
 use super::id::SessionId;
 use super::kept::{Ended, Kept, Live, StatusInfo, seconds};
-use super::place::{Found, device, needed, place};
+use super::place::{Found, device, known_by, needed, place};
 use super::problem::{PROFILE_NOT_APPLICABLE, Problem};
 use super::settings::{ProfileStatus, QosProfile, Scope};
 use super::shapes::{CreateSession, ExtendSession, RetrieveSessions};
@@ -178,7 +178,8 @@ async fn session(
     if owner != asker.name {
         return Err(Problem::denied("this session is another client's"));
     }
-    if asker.settings.device_of(&asker.name).is_some_and(|own| own != address) {
+    let own = asker.settings.device_of(&asker.name).map(|own| known_by(&asker.settings, own));
+    if own.is_some_and(|own| own != address) {
         return Err(Problem::denied("this session is of another device than the token stands for"));
     }
     Ok((session, domain))
