@@ -8,6 +8,7 @@ use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader, TextErro
 use perhop_cops::dra::DEFAULT_CLIENT_TYPE;
 use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
+use perhop_serve::controller::camara::CamaraSettings;
 use perhop_serve::domain::Marks;
 use perhop_units::Dscp;
 use std::net::SocketAddr;
@@ -33,6 +34,8 @@ pub struct ControllerFile {
     pub domain: DomainFile,
     /// Code points that packets with a reservation get, by class.
     pub marks: Marks,
+    /// What CAMARA's interfaces have.
+    pub camara: CamaraSettings,
 }
 
 /// An address of the network.
@@ -86,8 +89,9 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let cops = doors(&mut root, "cops", |table| cops(table, folder));
     let marks = marks(&mut root);
     let domain = read_domain(&mut root);
+    let camara = super::camara::read(&mut root, &domain, folder);
     root.finish();
-    let file = ControllerFile { name, database, listeners, cops, domain, marks };
+    let file = ControllerFile { name, database, listeners, cops, domain, marks, camara };
     ((diagnostics.errors() == 0).then_some(file), diagnostics)
 }
 
@@ -233,6 +237,42 @@ mod tests {
         let cops = file.unwrap_or_else(|| panic!("{diagnostics}")).cops;
         assert_eq!((cops[0].client_type, cops[0].other), (DEFAULT_CLIENT_TYPE, None));
         assert_eq!((cops[1].client_type, cops[1].other), (ClientType(0x4000), "192.0.2.9:3288".parse().ok()));
+    }
+
+    #[test]
+    fn what_is_wrong_with_camaras_tables_is_said_with_its_place() {
+        let domain = "[[node]]\nname = \"a\"\nkind = \"edge\"\n[[node]]\nname = \"c\"\nkind = \"core\"\n\
+            [[client]]\nname = \"app\"\nkind = \"camara\"\nrole = \"proxy\"\n";
+        let good = "[[network]]\nprefix = \"10.0.0.0/8\"\nnode = \"a\"\n[[qos_profile]]\nname = \"voice\"\n\
+            class = \"v\"\nupstream = \"1 Mbit/s\"\n[[consumer]]\nclient = \"app\"\nscopes = [\"qos-profiles:read\"]\n\
+            [camara]\nsinks_within = [\"10.0.0.0/8\"]\n";
+        assert_eq!(errors(&format!("{domain}{good}")), Vec::<String>::new());
+        for (text, what) in [
+            ("[[network]]\nprefix = \"10.0.0.1/8\"", "bits beyond its length"),
+            ("[[network]]\nprefix = \"10.0.0.0/8\"\nnode = \"c\"", "is a core router"),
+            ("[[network]]\nprefix = \"10.0.0.0/8\"\nnode = \"b\"", "not a node of this file"),
+            ("[[network]]\nprefix = \"10.0.0.0/8\"\ndevice_prefix = 7", "8 to 32"),
+            ("[[network]]\nprefix = \"::/0\"\n[[network]]\nprefix = \"::/0\"", "of another network too"),
+            (
+                "[[qos_profile]]\nname = \"a b\"\nclass = \"v\"\nupstream = \"1 Mbit/s\"",
+                "not a name of a profile",
+            ),
+            ("[[qos_profile]]\nname = \"abc\"\nclass = \"v\"", "upstream"),
+            (
+                "[[qos_profile]]\nname = \"abc\"\nclass = \"v\"\nupstream = \"1 Mbit/s\"\nmax_duration = \"25 h\"",
+                "out of range",
+            ),
+            (
+                "[[qos_profile]]\nname = \"abc\"\nclass = \"v\"\nupstream = \"1 Mbit/s\"\nmin_duration = \"2 h\"\nmax_duration = \"1 h\"",
+                "above max_duration",
+            ),
+            ("[[consumer]]\nclient = \"ap\"", "not a client of this file"),
+            ("[[consumer]]\nclient = \"app\"\nscopes = [\"all\"]", "scopes"),
+            ("[camara]\nallow_http = true", "allow_http"),
+        ] {
+            let found = errors(&format!("{domain}{text}\n"));
+            assert!(found.len() == 1 && found[0].contains(what), "{text}: {found:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::file::ControllerFile;
 use super::keeper::InStore;
 use perhop_broker::ledger::{ClientChange, Refusal};
 use perhop_io::clock;
+use perhop_serve::controller::camara::Camara;
 use perhop_serve::controller::{Seat, local_client};
 use perhop_serve::domain::{Domain, NotKept};
 use perhop_store::{Campaign, Store};
@@ -34,6 +35,8 @@ pub struct Leading {
     pub store: Arc<Store>,
     /// Whose place it takes.
     pub seat: Seat,
+    /// Its sessions by CAMARA's interfaces.
+    pub camara: Camara,
     /// This process, unlike every other.
     pub instance: String,
     /// The file, as it was read last.
@@ -96,6 +99,8 @@ impl Leading {
                 tokio::select! { _ = stop.wait_for(|stop| *stop) => {}, _ = ended => {} }
             }
         };
+        // It hears until the domain is led no more.
+        tokio::spawn(self.camara.clone().follow(task.news()));
         let running = tokio::spawn(task.run(stopped));
         let taken = match domain.change_client("file", ClientChange::Put(local_client())).await {
             Ok(_) => self.take_file(&domain, &file).await,
@@ -166,6 +171,7 @@ impl Leading {
     }
 
     async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
+        self.camara.set(file.camara.clone());
         domain.set_marks(file.marks.clone()).await?;
         domain.configure(file.domain.settings).await?;
         let topology = &file.domain.topology;

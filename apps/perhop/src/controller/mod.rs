@@ -1,5 +1,6 @@
 //! `perhop controller …`.
 
+mod camara;
 mod check;
 mod file;
 mod keeper;

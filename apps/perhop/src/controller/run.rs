@@ -7,6 +7,7 @@ use crate::error::{AppError, Verdict};
 use crate::router::{Log, Said, Signals};
 use clap::Args;
 use perhop_routerfile::{LogFormat, LogLevel, LogSettings};
+use perhop_serve::controller::camara::Camara;
 use perhop_serve::controller::{ControllerApp, Seat};
 use perhop_serve::cops::{CopsDoor, CopsSettings, LedDomain};
 use perhop_serve::{Limits, Server, TlsDoor, claim_controller};
@@ -14,7 +15,7 @@ use perhop_store::Store;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 /// Arguments of `perhop controller run`.
 #[derive(Debug, Args)]
@@ -81,7 +82,8 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let limits = perhop_store::Limits::default();
         let store = Arc::new(Store::open(&file.database, limits).await.map_err(database)?);
         let seat = Seat::default();
-        let app = ControllerApp::new(seat.clone(), Limits::default());
+        let camara = Camara::new(file.camara.clone(), |what| warn!("{what}"));
+        let app = ControllerApp::new(seat.clone(), Limits::default(), camara.clone());
         let mut doors = vec![app.at(&claimed)?];
         for listen in &file.listeners {
             doors.push(open(&app, listen)?);
@@ -91,7 +93,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let (stop, stopped) = watch::channel(false);
         let (again, read) = watch::channel(Arc::new(file.clone()));
         info!("listening at {}", claimed.path.display());
-        let leading = Leading { store, seat, instance, file: read };
+        let leading = Leading { store, seat, camara, instance, file: read };
         let mut leading = tokio::spawn(leading.run(stopped.clone()));
         let mut serving: Vec<_> =
             doors.into_iter().map(|door| tokio::spawn(serve(door, stopped.clone()))).collect();

@@ -263,6 +263,68 @@ fn a_reservation_is_in_all_routers_and_outlives_every_program() {
 }
 
 #[test]
+fn a_session_of_an_application_is_in_the_routers_and_outlives_the_controller() {
+    let Some(mut domain) = Domain::new("camara") else { return };
+    let name = domain.name.clone();
+    let token = "authorization: Bearer example-token\r\n";
+    let wanted = json!({
+        "device": { "ipv4Address": { "publicAddress": "10.1.0.2", "privateAddress": "10.1.0.2" } },
+        "applicationServer": { "ipv4Address": "10.2.0.2" },
+        "applicationServerPorts": { "ports": [5004] },
+        "qosProfile": "QOS_VOICE",
+        "duration": 600,
+    });
+    let mut http = Http::connect(&socket(&name));
+    let sessions = "/quality-on-demand/v1/sessions";
+    let (status, made) = http.ask_with(token, "POST", sessions, &wanted.to_string());
+    assert_eq!((status, &made["qosStatus"]), (201, &json!("AVAILABLE")), "{made}");
+    // One filter for each of TCP and UDP, where packets enter.
+    let expected = [
+        ("west", "wan/voice", 2),
+        ("core", "east/voice", 0),
+        ("core", "west/voice", 0),
+        ("east", "wan/voice", 2),
+    ];
+    let in_force = |domain: &Domain| {
+        expected
+            .iter()
+            .all(|(node, class, filters)| domain.has(node, class) == ("100 kbit/s".to_owned(), *filters))
+    };
+    until("the routers have it", || in_force(&domain));
+    let listed = reserve(&name, &["list", "--json"]).json();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[0]["owner"], "video-app");
+
+    // Another instance knows it by the same number.
+    domain.running[0].signal(Signal::KILL);
+    domain.running[0].end();
+    domain.running[0] = controller(&domain.scratch, &name, &[]);
+    let uri = format!("{sessions}/{}", made["sessionId"].as_str().unwrap());
+    let mut http = Http::connect(&socket(&name));
+    assert_eq!(http.ask_with(token, "GET", &uri, ""), (200, made));
+    // Administrators of the machine see it as a reservation; the session is the application's.
+    assert_eq!(http.ask("GET", &uri, "").1["code"], "PERMISSION_DENIED");
+
+    let much = json!({ "qosProfile": "QOS_VIDEO", "duration": 60, "device": wanted["device"],
+        "applicationServer": { "ipv4Address": "10.2.0.3" } });
+    let refused: Vec<(u16, Value)> = (3..6)
+        .map(|host| {
+            let mut body = much.clone();
+            body["applicationServer"]["ipv4Address"] = json!(format!("10.2.0.{host}"));
+            http.ask_with(token, "POST", sessions, &body.to_string())
+        })
+        .collect();
+    assert_eq!(refused[0].1["qosStatus"], "AVAILABLE", "{}", refused[0].1);
+    assert_eq!((refused[2].0, &refused[2].1["code"]), (429, &json!("QUOTA_EXCEEDED")), "{}", refused[2].1);
+
+    until("the routers have it no more", || {
+        let (status, _) = http.ask_with(token, "DELETE", &uri, "");
+        assert!(matches!(status, 204 | 404));
+        expected.iter().all(|(node, class, _)| domain.has(node, class).0 == "-")
+    });
+}
+
+#[test]
 fn an_empty_folder_is_a_domain_and_what_is_wrong_is_said() {
     let scratch = Scratch::new("empty-domain");
     let name = format!("cli-empty-{}", std::process::id());
@@ -278,6 +340,8 @@ fn an_empty_folder_is_a_domain_and_what_is_wrong_is_said() {
     let toml = toml.split("[broker]").nth(1).map(|rest| format!("[broker]{rest}")).unwrap();
     let nodes =
         toml[..toml.find("# The code points").unwrap()].to_owned() + &toml[toml.find("[[node]]").unwrap()..];
+    // What is not of the domain itself is the file's alone.
+    let nodes = &nodes[..nodes.find("# What follows").unwrap()];
     let mut http = Http::connect(&socket(&name));
     let (status, body) = http.ask("PUT", "/v1/topology", &json!({ "toml": nodes }).to_string());
     assert_eq!(status, 200, "{body}");

@@ -107,10 +107,12 @@ impl Ledger {
     /// A reservation and its twin end without their owner's doing; it is told. `what` is the audit log's word for it.
     pub(super) fn end(&mut self, id: ReservationId, code: Code, who: &str, what: &'static str) {
         let Some(resv) = self.books.reservation(id).cloned() else { return };
-        for id in [Some(id), resv.twin].into_iter().flatten() {
+        let other = resv.twin.map(|twin| (twin, Some(id)));
+        for (id, twin) in [Some((id, resv.twin)), other].into_iter().flatten() {
             self.books.put(id, None);
             let owner = self.books.owners[resv.owner as usize].name.clone();
-            self.forming.tells.push(Told::Gone { id, owner, code });
+            let (flow, created_ms) = (resv.flow.clone(), resv.created_ms);
+            self.forming.tells.push(Told::Gone { id, twin, owner, code, flow, created_ms });
         }
         let detail = super::audit::resv_detail(&self.books, &resv);
         self.audit(who, what, id.to_string(), None, detail);

@@ -126,7 +126,7 @@ impl Reserve {
 pub const MOST_KEY: usize = 255;
 
 /// Longest text that an interface keeps with a reservation, octets.
-pub const MOST_FLOW: usize = 4_096;
+pub const MOST_FLOW: usize = 16_384;
 
 /// What a client asks for. A reservation of both directions is changed and released as one, by the number of either.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,15 +323,21 @@ pub enum Told {
         /// What it has, bit/s.
         bps: u64,
     },
-    /// A reservation is gone, and its owner did not give it back.
+    /// A reservation is gone, and its owner did not give it back. What it was is said, as nobody can look it up any more.
     Gone {
         /// Which.
         id: ReservationId,
+        /// Its other direction, which is gone too and is told by itself.
+        twin: Option<ReservationId>,
         /// Whose.
         owner: Arc<str>,
         /// Why: [`Code::NoCapacity`] a link lost rate, [`Code::Preempted`] for something more important, [`Code::Timeout`]
         /// its life ended, [`Code::Forbidden`] an operator released it.
         code: Code,
+        /// What was kept with it.
+        flow: Arc<str>,
+        /// When it was made, ms.
+        created_ms: u64,
     },
     /// What a class has reserved of a link: the routers' shares follow it.
     Share {

@@ -398,7 +398,7 @@ fn check(request: &Reserve) -> Result<(), Refusal> {
 fn check_flow(flow: &str) -> Result<(), Refusal> {
     if flow.len() > MOST_FLOW || flow.contains('\0') {
         return Err(out_of_range(
-            "the text kept with a reservation has 4,096 octets at most, and no character 0",
+            "the text kept with a reservation has 16,384 octets at most, and no character 0",
         ));
     }
     Ok(())

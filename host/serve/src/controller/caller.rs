@@ -41,11 +41,11 @@ pub(crate) struct Asker(pub(crate) Caller);
 /// Somebody who may change the domain.
 pub(crate) struct Admin(pub(crate) Caller);
 
-fn known(parts: &Parts, seat: &Seat) -> Result<Caller, Refused> {
+pub(super) fn known(parts: &Parts, seat: &Seat) -> Result<Caller, Refused> {
     let token = bearer(parts).map(|token| Credential::Token(Sha256::digest(token.as_bytes()).into()));
     if let Some(peer) = parts.extensions.get::<Peer>().filter(|_| token.is_none()) {
         let role = if peer.credentials().role == OfProcess::Admin { Role::Admin } else { Role::Viewer };
-        return Ok(Caller { name: LOCAL.into(), role });
+        return Ok(Caller { name: LOCAL.into(), role, per_second: None });
     }
     let led = seat.led()?;
     let shown = token.or_else(|| {

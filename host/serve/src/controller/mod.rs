@@ -1,6 +1,7 @@
 //! What a controller's door answers: reservations, the domain, who may ask, and what each agent's router is to have.
 
 mod caller;
+pub mod camara;
 mod domain;
 mod follow;
 mod openapi;
@@ -23,6 +24,7 @@ use crate::{Clients, limits::LimitsPage};
 use axum::extract::{FromRef, State};
 use axum::{Json, Router};
 use caller::Viewer;
+use camara::Camara;
 use follow::Reports;
 use openapi::Document;
 use std::net::SocketAddr;
@@ -39,6 +41,7 @@ struct Shared {
     seat: Seat,
     reports: Arc<Reports>,
     gauges: Gauges,
+    camara: Camara,
 }
 
 impl FromRef<Shared> for Gauges {
@@ -61,11 +64,12 @@ pub struct ControllerApp {
 }
 
 impl ControllerApp {
-    /// Of the domain in a seat.
-    pub fn new(seat: Seat, limits: Limits) -> Self {
+    /// Of the domain in a seat, with CAMARA's interfaces to it.
+    pub fn new(seat: Seat, limits: Limits, camara: Camara) -> Self {
         let gauges = Gauges::new(limits);
-        let shared = Shared { seat, reports: Arc::default(), gauges: gauges.clone() };
-        Self { app: all().with_state(shared), gauges }
+        let shared = Shared { seat, reports: Arc::default(), gauges: gauges.clone(), camara };
+        let camara = camara::routes(&shared);
+        Self { app: all().with_state(shared).merge(camara), gauges }
     }
 
     /// At a claimed path, for root and the own user as administrators, and for other users to see.

@@ -139,7 +139,7 @@ impl Decides for LedDomain {
             None => domain.unsecured(pep.as_str()),
         };
         let unknown = || Refusal::new(Code::Unauthenticated, "no client of the domain is known by this");
-        let Caller { name, role } = caller.ok_or_else(unknown)?;
+        let Caller { name, role, .. } = caller.ok_or_else(unknown)?;
         if *name != *pep.as_str() {
             let why = format!("the certificate is of client {name}");
             return Err(Refusal::new(Code::Unauthenticated, why));

@@ -43,6 +43,8 @@ pub struct Caller {
     pub name: Arc<str>,
     /// What it may do.
     pub role: Role,
+    /// Most requests a second; none = no limit.
+    pub per_second: Option<u64>,
 }
 
 /// What somebody shows.
@@ -78,7 +80,7 @@ impl Known {
         for row in clients {
             // A role that this version does not know may do nothing.
             let Ok(role) = row.role.parse() else { continue };
-            let caller = Caller { name: row.name.as_str().into(), role };
+            let caller = Caller { name: row.name.as_str().into(), role, per_second: row.per_second };
             if row.kind == "cops" && row.token_sha256.is_none() && row.cert_sha256.is_none() {
                 known.unsecured.insert(Arc::clone(&caller.name), caller.clone());
             }

@@ -73,10 +73,9 @@ impl Books {
         now: Instant,
         rows: &[ReservationRow],
         marks: Marks,
-        most_news: usize,
+        news: broadcast::Sender<Arc<News>>,
         known: Arc<RwLock<Known>>,
     ) -> Self {
-        let (news, _) = broadcast::channel(most_news);
         let (flows, places) = Default::default();
         let mut books =
             Self { ledger, now, waiting: HashMap::new(), last: 0, flows, places, marks, news, known };

@@ -2,7 +2,7 @@
 
 use super::known::Known;
 use super::machine::{Books, Question, Wish, failed};
-use super::{Domain, Marks};
+use super::{Domain, Marks, News};
 use perhop_broker::ledger::{Input, Ledger, LoadError, Settings};
 use perhop_broker::record::{AuditRow, Group, Snapshot};
 use perhop_drive::{Driven, End, Inputs, Timer, channel, run};
@@ -69,6 +69,7 @@ pub struct DomainTask<K> {
     inputs: Inputs<Question>,
     keeper: Arc<K>,
     domain: Domain,
+    news: tokio::sync::broadcast::Sender<Arc<News>>,
     say: Box<dyn FnMut(&NotKept) + Send>,
 }
 
@@ -88,11 +89,12 @@ impl Domain {
         let rows = snapshot.reservations.clone();
         let ledger = Ledger::load(settings, snapshot, now)?;
         let known: Arc<RwLock<Known>> = Arc::default();
-        let books = Books::new(ledger, now, &rows, marks, NEWS, Arc::clone(&known));
+        let (news, _) = tokio::sync::broadcast::channel(NEWS);
+        let books = Books::new(ledger, now, &rows, marks, news.clone(), Arc::clone(&known));
         let (inlet, inputs) = channel(WAITING);
         let domain = Self { inlet, known };
         let driven = Driven::new(books, now);
-        let task = DomainTask { driven, inputs, keeper, domain: domain.clone(), say: Box::new(say) };
+        let task = DomainTask { driven, inputs, keeper, domain: domain.clone(), news, say: Box::new(say) };
         Ok((domain, task))
     }
 }
@@ -139,6 +141,11 @@ impl<K: Keeper> DomainTask<K> {
         drop(results);
         while written.recv().await.is_some() {}
         leads
+    }
+
+    /// What is told from the beginning on: nothing was told before [`DomainTask::run`].
+    pub fn news(&self) -> tokio::sync::broadcast::Receiver<Arc<News>> {
+        self.news.subscribe()
     }
 
     /// A handle of it.
