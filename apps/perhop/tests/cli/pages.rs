@@ -18,7 +18,7 @@ enum Way {
 }
 
 /// Commands of all pages that are not run as they stand, by how they begin, and why.
-const TREATED: [(&str, Way, &str); 25] = [
+const TREATED: [(&str, Way, &str); 26] = [
     ("make ", Way::Elsewhere, "the target is looked up in the Makefile"),
     ("curl ", Way::Elsewhere, "asks a running router"),
     ("ip ", Way::Elsewhere, "changes the machine"),
@@ -38,6 +38,7 @@ const TREATED: [(&str, Way, &str); 25] = [
     ("perhop show", Way::Understood, "asks a running router"),
     ("perhop controller run", Way::Understood, "looks after a domain until it is stopped"),
     ("perhop reserve", Way::Understood, "asks a running controller"),
+    ("perhop cops request", Way::Understood, "asks a running controller"),
     ("perhop tcapi call", Way::Understood, "asks a running router"),
     ("perhop tcapi serve", Way::Understood, "changes the machine"),
     ("perhop bench", Way::Understood, "takes long"),

@@ -94,6 +94,12 @@ pub struct World {
 }
 
 impl World {
+    /// Whether Ann was told that this reservation of hers is gone, and why.
+    pub fn is_gone(&self, gone: u64, why: Code) -> bool {
+        let is = |told: &Told| matches!(told, Told::Gone { id, owner, code, .. } if (*id, &**owner, *code) == (gone, "ann", why));
+        self.told.iter().any(is)
+    }
+
     pub fn new(settings: Settings, text: &str) -> Self {
         let now = Instant(BEGIN_MS * 1_000_000);
         let mut world = Self {

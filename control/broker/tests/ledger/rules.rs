@@ -1,7 +1,7 @@
 //! Who may reserve how much, one rule a test.
 
 use crate::domains::{BEGIN_MS, DOMAIN, World, reserve};
-use perhop_broker::ledger::{ClientChange, Granted, Input, Request, Reserve, Settings, Told, Way};
+use perhop_broker::ledger::{ClientChange, Granted, Input, Request, Reserve, Settings, Way};
 use perhop_broker::record::{ClientRow, ReservationState};
 use perhop_reason::Code;
 
@@ -101,8 +101,7 @@ fn only_the_owner_and_operators_change_a_reservation_and_its_owner_hears_of_thei
     assert!(world.ask("op", renew).is_ok());
     world.told.clear();
     world.release("op", id).expect("an operator may");
-    let gone = Told::Gone { id, owner: "ann".into(), code: Code::Forbidden };
-    assert!(world.told.contains(&gone), "{:?}", world.told);
+    assert!(world.is_gone(id, Code::Forbidden), "{:?}", world.told);
     assert_eq!(world.release("ann", id).expect_err("it is gone").code, Code::NotFound);
     assert_eq!(world.release("nobody", id).expect_err("who?").code, Code::Unauthenticated);
 }
@@ -188,8 +187,7 @@ fn a_reservation_ends_by_itself_unless_it_is_renewed_and_its_owner_is_told() {
     world.pass(1);
     assert_eq!(world.ledger.reservations(), 2);
     for id in [Some(one.id), one.twin].into_iter().flatten() {
-        let gone = Told::Gone { id, owner: "ann".into(), code: Code::Timeout };
-        assert!(world.told.contains(&gone), "{:?}", world.told);
+        assert!(world.is_gone(id, Code::Timeout), "{:?}", world.told);
     }
     assert_eq!(world.database.log_of(&one.id.to_string()), ["reserve", "expire"]);
     world.pass(6_999);

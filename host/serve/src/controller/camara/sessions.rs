@@ -151,6 +151,7 @@ pub(super) fn key_of_flow(flow: &str, kept: &Kept) -> String {
 }
 
 /// A session of the client.
+#[allow(clippy::large_enum_variant, reason = "nearly all are live")]
 enum Session {
     Live(Live),
     Ended(Arc<Ended>),
