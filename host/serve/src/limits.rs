@@ -102,6 +102,18 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Of a controller: the agent of every router reads events all the time, and reports beside it. All of it stays below the
+    /// 1,024 descriptors that a process may usually have.
+    pub fn of_controller() -> Self {
+        let mut limits = Self::default();
+        for (limit, value) in
+            [(Limit::Connections, 768), (Limit::ConnectionsOfOthers, 704), (Limit::EventReaders, 512)]
+        {
+            limits.0[limit as usize] = value;
+        }
+        limits
+    }
+
     /// The value of one.
     pub fn value(&self, limit: Limit) -> u64 {
         self.0[limit as usize]
@@ -268,6 +280,15 @@ mod tests {
             assert_eq!(limit as usize, i, "{name}");
             assert!((least..=most).contains(&default), "{name}");
         }
+    }
+
+    #[test]
+    fn every_agent_of_a_large_domain_can_follow_and_report_beside_its_controllers_other_clients() {
+        let limits = Limits::of_controller();
+        let readers = limits.value(Limit::EventReaders);
+        assert!(readers >= 500, "{readers}");
+        assert!(limits.value(Limit::ConnectionsOfOthers) >= readers + 128);
+        assert!(limits.value(Limit::Connections) >= limits.value(Limit::ConnectionsOfOthers) + 64);
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let store = Arc::new(Store::open(&file.database, limits).await.map_err(database)?);
         let seat = Seat::default();
         let camara = Camara::new(file.camara.clone(), |what| warn!("{what}"));
-        let app = ControllerApp::new(seat.clone(), Limits::default(), camara.clone());
+        let app = ControllerApp::new(seat.clone(), Limits::of_controller(), camara.clone());
         let mut doors = vec![app.at(&claimed)?];
         for listen in &file.listeners {
             doors.push(open(&app, listen)?);
