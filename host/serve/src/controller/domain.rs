@@ -34,7 +34,7 @@ pub(super) struct ShownNode {
     name: String,
     #[schema(value_type = String)]
     kind: NodeKind,
-    /// What its agent has told last.
+    /// What its agent has told last; absent when it has told nothing for half a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<Report>,
 }
@@ -43,7 +43,8 @@ pub(super) struct ShownNode {
 async fn nodes(State(s): State<Shared>, _: Viewer) -> Result<Json<Value>, Refused> {
     let all = |ledger: &Ledger| ledger.nodes().map(|row| (row.name.clone(), row.kind)).collect::<Vec<_>>();
     let rows = s.seat.led()?.domain.look(all).await?;
-    let of = |(name, kind): (String, NodeKind)| ShownNode { agent: s.reports.of(&name), name, kind };
+    let now_ms = perhop_io::clock::wall().0 / 1_000_000;
+    let of = |(name, kind): (String, NodeKind)| ShownNode { agent: s.reports.of(&name, now_ms), name, kind };
     let nodes: Vec<ShownNode> = rows.into_iter().map(of).collect();
     Ok(Json(json!({ "nodes": nodes })))
 }

@@ -32,6 +32,9 @@ pub(super) fn endpoints() -> Endpoints<Shared> {
 
 /// An agent that hears nothing for three of these has lost its controller.
 const BEAT: Duration = Duration::from_secs(1);
+/// An agent tells how its router stands every ten seconds at least. One that has not for so long is not heard any more: what it
+/// said last may not be so.
+const UNHEARD: Duration = Duration::from_secs(30);
 /// What an agent may tell of refusals at once.
 const MOST_REFUSED: usize = 100;
 
@@ -58,8 +61,10 @@ pub struct Report {
 pub(super) struct Reports(Mutex<BTreeMap<String, Report>>);
 
 impl Reports {
-    pub(super) fn of(&self, node: &str) -> Option<Report> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+    /// What was told of a node, unless that was too long ago.
+    pub(super) fn of(&self, node: &str, now_ms: u64) -> Option<Report> {
+        let report = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned();
+        report.filter(|report| now_ms.saturating_sub(report.at_ms) <= UNHEARD.as_millis() as u64)
     }
 
     fn take(&self, node: String, report: Report) {
@@ -176,4 +181,20 @@ async fn report(
         Ok::<_, Refused>(StatusCode::NO_CONTENT)
     };
     done.await.map_err(IntoResponse::into_response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_has_gone_silent_is_not_heard() {
+        let reports = Reports::default();
+        let report = Report { flows: 1, owed: 0, settled: true, refused: Vec::new(), at_ms: 50_000 };
+        reports.take("west".to_owned(), report.clone());
+        assert_eq!(reports.of("west", 80_000), Some(report.clone()));
+        assert_eq!(reports.of("west", 80_001), None);
+        assert_eq!(reports.of("west", 49_000), Some(report), "a clock that was set back says nothing of it");
+        assert_eq!(reports.of("east", 50_000), None);
+    }
 }
