@@ -3,14 +3,19 @@
 mod caller;
 mod domain;
 mod follow;
+mod leases;
 mod openapi;
 mod refused;
 mod reservations;
 mod seat;
 mod shapes;
 
+pub(crate) use caller::LOCAL;
 pub use caller::local_client;
 pub use follow::Report;
+pub use leases::{LeaseAsk, LeaseHas};
+pub(crate) use refused::Refused;
+pub(crate) use reservations::number;
 pub use seat::Seat;
 pub use shapes::{CreateReservation, ReservationPage, ReservationRow as ShownReservation};
 
@@ -24,6 +29,7 @@ use axum::extract::{FromRef, State};
 use axum::{Json, Router};
 use caller::Viewer;
 use follow::Reports;
+use leases::Turns;
 use openapi::Document;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,13 +37,17 @@ use std::sync::Arc;
 /// Every address of a controller.
 fn all() -> Endpoints<Shared> {
     let own = endpoints!(Document: limits);
-    own.and(reservations::endpoints()).and(domain::endpoints()).and(follow::endpoints())
+    own.and(reservations::endpoints())
+        .and(domain::endpoints())
+        .and(follow::endpoints())
+        .and(leases::endpoints())
 }
 
 #[derive(Clone)]
 struct Shared {
     seat: Seat,
     reports: Arc<Reports>,
+    turns: Arc<Turns>,
     gauges: Gauges,
 }
 
@@ -64,7 +74,7 @@ impl ControllerApp {
     /// Of the domain in a seat.
     pub fn new(seat: Seat, limits: Limits) -> Self {
         let gauges = Gauges::new(limits);
-        let shared = Shared { seat, reports: Arc::default(), gauges: gauges.clone() };
+        let shared = Shared { seat, reports: Arc::default(), turns: Arc::default(), gauges: gauges.clone() };
         Self { app: all().with_state(shared), gauges }
     }
 
