@@ -85,7 +85,7 @@ pub(super) struct ChangeReservation {
 }
 
 /// A reservation as it stands.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 pub struct ReservationRow {
     /// Number.
     pub id: u64,
