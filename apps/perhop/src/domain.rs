@@ -97,8 +97,16 @@ impl RemoteDomain {
     /// # Errors
     /// See [`ControllerArgs::client`].
     pub fn find(args: &ControllerArgs) -> Result<Self, AppError> {
+        Self::of(args.client()?)
+    }
+
+    /// Of a client.
+    ///
+    /// # Errors
+    /// The runtime cannot be made.
+    pub fn of(client: Client) -> Result<Self, AppError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
-        Ok(Self { client: args.client()?, runtime })
+        Ok(Self { client, runtime })
     }
 
     /// Asks.

@@ -29,9 +29,22 @@ pub enum DomainNews {
         /// Number of the reservation.
         id: u64,
     },
+    /// A lease of this router's agent has less now than it had after the question of this number: the domain has taken the rest back.
+    Lease {
+        /// The lease, as its holder calls it.
+        name: String,
+        /// Number of the question that was decided last.
+        number: u64,
+        /// What it has, bit/s; 0 = it is gone.
+        bps: u64,
+    },
     /// The controller cannot be reached: what it said last holds until the lives of reservations end.
     Away,
 }
+
+/// Numbers of reservations from this one on are of what is decided beside the router; a controller's are below. They stay when all
+/// that the domain has is told anew.
+pub const DECIDED_HERE: u64 = 1 << 63;
 
 /// Packets with a reservation, where they enter the domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

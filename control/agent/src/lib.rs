@@ -30,7 +30,7 @@ mod sum;
 #[cfg(test)]
 mod testing;
 
-pub use domain::{DomainFlow, DomainNews};
+pub use domain::{DECIDED_HERE, DomainFlow, DomainNews};
 pub use message::{Input, Notice, Output};
 pub use part::{Look, Part, Parts};
 pub use reading::{ClassReading, Readings, flows_of_row};

@@ -40,6 +40,15 @@ pub enum Input {
     },
     /// The controller of the domain has said this.
     Domain(DomainNews),
+    /// What is decided beside the router needs so much of a logical class; see [`crate::Part::leased`].
+    Leased {
+        /// Logical class.
+        class: String,
+        /// Ascending; a later one of the class takes the place of an earlier.
+        number: u64,
+        /// bit/s.
+        bps: u64,
+    },
     /// Time passes.
     Tick,
 }

@@ -50,6 +50,9 @@ pub trait Part<N> {
     /// The controller of the domain has said this.
     fn domain(&mut self, _now: Instant, _news: &DomainNews) {}
 
+    /// What is decided beside the router needs so much, bit/s, of a logical class.
+    fn leased(&mut self, _class: &str, _number: u64, _bps: u64) {}
+
     /// Time passes; called after every input.
     fn tick(&mut self, now: Instant, look: Look);
 

@@ -91,6 +91,9 @@ impl<P: Parts> Session<P> {
             }
             Input::Touched => self.look_now(now),
             Input::Domain(news) => self.parts.each_mut().for_each(|part| part.domain(now, news)),
+            Input::Leased { class, number, bps } => {
+                self.parts.each_mut().for_each(|part| part.leased(class, *number, *bps));
+            }
             Input::Tick => {}
         }
         self.say();

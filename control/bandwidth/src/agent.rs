@@ -6,6 +6,7 @@ use crate::measured::Allocations;
 use crate::notice::{ClassReport, Notice, Output};
 use perhop_agent::{Input, Part, Parts, Router, Session};
 use perhop_allocate::broker::Broker;
+use perhop_broker::lease::Reserved as Leased;
 use perhop_broker::reserved::Reserved;
 use perhop_units::{Duration, Instant};
 
@@ -13,14 +14,16 @@ use perhop_units::{Duration, Instant};
 #[derive(Debug)]
 pub struct Agent<B: Broker>(Session<All<B>>);
 
-/// The bandwidth management service, measured allocation, and what a domain has reserved: a link that will be slower does not
-/// wait.
+/// The bandwidth management service, measured allocation, leases, and what a domain has reserved: a link that will be slower does
+/// not wait.
 #[derive(Debug)]
 struct All<B> {
     bandwidth: Bandwidth,
     allocations: Allocations<B>,
     /// Only in a domain.
     reserved: Option<Reserved>,
+    /// Only where something is decided beside the router.
+    leased: Option<Leased>,
 }
 
 impl<B: Broker> Parts for All<B> {
@@ -28,12 +31,15 @@ impl<B: Broker> Parts for All<B> {
 
     fn each(&self) -> impl Iterator<Item = &dyn Part<Notice>> {
         let reserved = self.reserved.as_ref().map(|part| part as &dyn Part<Notice>);
-        [&self.bandwidth as &dyn Part<Notice>, &self.allocations].into_iter().chain(reserved)
+        let leased = self.leased.as_ref().map(|part| part as &dyn Part<Notice>);
+        [&self.bandwidth as &dyn Part<Notice>, &self.allocations].into_iter().chain(leased).chain(reserved)
     }
 
     fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice>> {
         let reserved = self.reserved.as_mut().map(|part| part as &mut dyn Part<Notice>);
-        [&mut self.bandwidth as &mut dyn Part<Notice>, &mut self.allocations].into_iter().chain(reserved)
+        let leased = self.leased.as_mut().map(|part| part as &mut dyn Part<Notice>);
+        let others = [&mut self.bandwidth as &mut dyn Part<Notice>, &mut self.allocations];
+        others.into_iter().chain(leased).chain(reserved)
     }
 }
 
@@ -46,6 +52,10 @@ impl<B: Broker> Agent<B> {
             bandwidth: Bandwidth::new(&file.bandwidth, least_poll, now),
             allocations: Allocations::new(&file.classes, poll, broker, now),
             reserved: file.controller.as_ref().map(|_| Reserved::new(now)),
+            leased: file.leases.as_ref().map(|leases| {
+                let classes = leases.classes.iter();
+                Leased::new(classes.map(|(name, class)| (name.clone(), class.classes.clone())).collect())
+            }),
         };
         Self(Session::new(parts, fence))
     }
@@ -100,6 +110,9 @@ impl<B: Broker> Agent<B> {
     }
 }
 
+#[cfg(test)]
+#[path = "leased_tests.rs"]
+mod leased_tests;
 #[cfg(test)]
 #[path = "tell_tests.rs"]
 mod tell_tests;

@@ -3,6 +3,7 @@
 //! Settings that cannot be stable are errors at their keys that name the nearest possible ones.
 
 use crate::bandwidth::{BandwidthSettings, read};
+use crate::leases::{LeaseSettings, leases};
 use crate::unstable;
 use perhop_allocate::broker::EmulatedBrokerConfig;
 use perhop_allocate::congestion::CongestionConfig;
@@ -32,6 +33,8 @@ pub struct AgentFile {
     pub bandwidth: Box<BandwidthSettings>,
     /// The controller of the router's domain; none = it is in none.
     pub controller: Option<Box<ControllerSettings>>,
+    /// What is decided beside the router; none = nothing.
+    pub leases: Option<Box<LeaseSettings>>,
 }
 
 /// Where the domain's controller is, and as whom it is asked.
@@ -70,6 +73,7 @@ impl AgentFile {
         let router = agent(&mut root);
         let broker = broker(&mut root);
         let controller = controller(&mut root).map(Box::new);
+        let leases = leases(&mut root).map(Box::new);
         let tables = root.named_tables("class");
         if tables.len() > MAX_CLASSES {
             let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
@@ -91,9 +95,8 @@ impl AgentFile {
         }
         let bandwidth = Box::new(read::bandwidth(&mut root));
         root.finish();
-        let read =
-            (diagnostics.errors() == 0).then_some(Self { router, broker, classes, bandwidth, controller });
-        (read, diagnostics)
+        let file = Self { router, broker, classes, bandwidth, controller, leases };
+        ((diagnostics.errors() == 0).then_some(file), diagnostics)
     }
 
     /// Classes of which readings are needed: those it looks after, and those that links serve before policies.

@@ -11,7 +11,8 @@
 //!
 //! # Configuration
 //! One file, read by [`AgentFile`]: `[agent]`, `[broker]` and one `[[class]]` for each class it looks after; `[bandwidth]`,
-//! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`; `[controller]` where the router is in a domain.
+//! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`; `[controller]` where the router is in a domain;
+//! `[leases]` and one `[[lease]]` for each class of which flows are admitted beside the router.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -19,6 +20,7 @@ mod agent;
 mod bandwidth;
 mod capacity;
 mod file;
+mod leases;
 mod managed;
 mod measured;
 mod notice;
@@ -34,6 +36,7 @@ pub use bandwidth::{
     Weighted,
 };
 pub use file::{AgentFile, ClassSettings, ControllerSettings};
+pub use leases::{LeaseSettings, LeasedClass};
 pub use notice::{ClassReport, Notice, Output};
 
 use perhop_units::Duration;

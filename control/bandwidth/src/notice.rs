@@ -103,6 +103,8 @@ pub enum Notice {
     },
     /// What a domain has reserved.
     Reserved(perhop_broker::reserved::Notice),
+    /// What became in the router of what leases need there.
+    Leased(perhop_broker::lease::InRouter),
     /// Another instance has taken the owner over, or it must not be claimed: this one has to end.
     Superseded {
         /// The router's reason.
@@ -139,5 +141,11 @@ impl From<perhop_agent::Notice> for Notice {
 impl From<perhop_broker::reserved::Notice> for Notice {
     fn from(notice: perhop_broker::reserved::Notice) -> Self {
         Self::Reserved(notice)
+    }
+}
+
+impl From<perhop_broker::lease::InRouter> for Notice {
+    fn from(notice: perhop_broker::lease::InRouter) -> Self {
+        Self::Leased(notice)
     }
 }

@@ -4,9 +4,11 @@ use crate::AgentFile;
 use std::collections::BTreeSet;
 
 /// Headings of the page, and files with the key `nonsense` there.
-const SECTIONS: [(&str, &[&str]); 10] = [
+const SECTIONS: [(&str, &[&str]); 12] = [
     ("[agent]", &["[agent]\nnonsense = 1"]),
     ("[controller]", &["[controller]\nnonsense = 1"]),
+    ("[leases]", &["[leases]\nnonsense = 1"]),
+    ("[[lease]]", &["[[lease]]\nnonsense = 1"]),
     ("[broker]", &["[broker]\nnonsense = 1"]),
     (
         "[[class]]",

@@ -81,6 +81,8 @@ pub enum Place {
     Router(PathBuf),
     /// A controller's Unix socket.
     Controller(PathBuf),
+    /// The Unix socket of an agent that decides beside its router.
+    Agent(PathBuf),
     /// A controller on the network: host and port, and whether it is secured.
     Network {
         /// Name or address.
@@ -96,6 +98,7 @@ impl Place {
     fn who(&self) -> &'static str {
         match self {
             Self::Router(_) => "router",
+            Self::Agent(_) => "agent",
             Self::Controller(_) | Self::Network { .. } => "controller",
         }
     }
@@ -119,7 +122,7 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Router(path) | Self::Controller(path) => path.display().fmt(f),
+            Self::Router(path) | Self::Controller(path) | Self::Agent(path) => path.display().fmt(f),
             Self::Network { host, port, secure } => {
                 let scheme = if *secure { "https" } else { "http" };
                 let brackets = if host.contains(':') { ["[", "]"] } else { ["", ""] };
@@ -143,6 +146,9 @@ fn no_connection(place: &Place, source: &std::io::Error) -> String {
         Place::Controller(_) => {
             format!("no controller listens on {place}: {source}; start one with `perhop controller run`")
         }
+        Place::Agent(_) => format!(
+            "no agent decides at {place}: {source}; start one with `perhop agent run FILE`, whose file has a [[lease]]"
+        ),
         Place::Network { .. } => format!("no controller can be reached at {place}: {source}"),
     }
 }
@@ -267,7 +273,7 @@ impl Client {
 
     async fn open(&self) -> std::io::Result<Box<dyn Stream>> {
         let (host, port, secure) = match &self.place {
-            Place::Router(path) | Place::Controller(path) => {
+            Place::Router(path) | Place::Controller(path) | Place::Agent(path) => {
                 return Ok(Box::new(UnixStream::connect(path).await?));
             }
             Place::Network { host, port, secure } => (host, *port, *secure),
@@ -405,6 +411,7 @@ impl KeptConnection {
         let host = match &self.client.place {
             Place::Router(_) => "router".to_owned(),
             Place::Controller(_) => "controller".to_owned(),
+            Place::Agent(_) => "agent".to_owned(),
             Place::Network { host, port, .. } => format!("{host}:{port}"),
         };
         let mut request = Request::builder()

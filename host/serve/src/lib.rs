@@ -16,6 +16,7 @@ mod clients;
 mod connection;
 pub mod controller;
 pub mod cops;
+pub mod decisions;
 mod directory;
 pub mod domain;
 mod endpoints;
@@ -38,7 +39,8 @@ pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
 pub use socket::{
-    ClaimedPath, SocketError, claim, claim_at, claim_controller, controller_path, open_to, socket_path,
+    ClaimedPath, SocketError, claim, claim_at, claim_controller, controller_path, decisions_path, open_to,
+    socket_path,
 };
 pub use tcapi::{TcapiServer, TcapiThread, tcapi_path};
 pub use tcapi_client::TcapiClient;

@@ -102,6 +102,11 @@ pub fn controller_path(name: &str) -> PathBuf {
     path_of(&format!("{name}.controller"))
 }
 
+/// The socket of what is decided beside a router, whose own socket is `router`.
+pub fn decisions_path(router: &Path) -> PathBuf {
+    router.with_extension("decisions")
+}
+
 fn claim_file(file: &str) -> Result<ClaimedPath, SocketError> {
     let mut first = None;
     for dir in runtime_directories() {

@@ -82,7 +82,8 @@ impl AgentRecorder {
             Notice::Granted { .. }
             | Notice::PortRate { .. }
             | Notice::Announced { .. }
-            | Notice::Reserved(_) => {}
+            | Notice::Reserved(_)
+            | Notice::Leased(_) => {}
             Notice::Superseded { .. } => {}
         }
     }

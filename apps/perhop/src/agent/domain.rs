@@ -57,21 +57,40 @@ impl ToController {
 }
 
 /// Follows the controller until the agent is over. `find` makes the client anew for each attempt: a controller on this machine may
-/// not have been there before.
+/// not have been there before. `leases` hears what concerns leases, too.
 pub fn follow(
     settings: ControllerSettings,
     folder: std::path::PathBuf,
     inlet: Inlet<Input>,
+    leases: Option<mpsc::Sender<DomainNews>>,
     seed: u64,
 ) -> ToController {
     let (tell, told) = mpsc::channel(WAITING);
     let (one, other) = (settings.clone(), folder.clone());
-    tokio::spawn(async move { listen(&one, &other, &inlet, seed).await });
+    let inlets = Inlets { agent: inlet, leases };
+    tokio::spawn(async move { listen(&one, &other, &inlets, seed).await });
     tokio::spawn(async move { report(&settings, &folder, told).await });
     ToController(tell)
 }
 
-async fn listen(settings: &ControllerSettings, folder: &Path, inlet: &Inlet<Input>, seed: u64) {
+/// Who hears what the controller says.
+struct Inlets {
+    agent: Inlet<Input>,
+    /// What decides beside the router, if anything does.
+    leases: Option<mpsc::Sender<DomainNews>>,
+}
+
+impl Inlets {
+    async fn send(&self, news: DomainNews) -> Result<(), Over> {
+        let is_of_leases = matches!(news, DomainNews::Begin | DomainNews::Away | DomainNews::Lease { .. });
+        if let Some(leases) = self.leases.as_ref().filter(|_| is_of_leases) {
+            leases.send(news.clone()).await.map_err(|_| Over)?;
+        }
+        self.agent.send(Input::Domain(news)).await
+    }
+}
+
+async fn listen(settings: &ControllerSettings, folder: &Path, inlet: &Inlets, seed: u64) {
     let mut random = SplitMix64::new(seed, 1);
     let mut backoff = Backoff::new(ABSENCE[0], ABSENCE[1], move || random.bits());
     let mut complained = false;
@@ -84,7 +103,7 @@ async fn listen(settings: &ControllerSettings, folder: &Path, inlet: &Inlet<Inpu
         };
         if heard {
             backoff.reset();
-            if inlet.send(Input::Domain(DomainNews::Away)).await.is_err() {
+            if inlet.send(DomainNews::Away).await.is_err() {
                 return;
             }
         }
@@ -100,7 +119,7 @@ async fn listen(settings: &ControllerSettings, folder: &Path, inlet: &Inlet<Inpu
 async fn converse(
     settings: &ControllerSettings,
     folder: &Path,
-    inlet: &Inlet<Input>,
+    inlet: &Inlets,
     heard: &mut bool,
 ) -> Result<Option<Over>, AppError> {
     let uri = format!("/v1/nodes/{}/wanted", encoded(&settings.node));
@@ -110,7 +129,7 @@ async fn converse(
         if !std::mem::replace(heard, true) {
             progress(format_args!("the controller of the domain is there"));
         }
-        if let Err(over) = inlet.send(Input::Domain(news)).await {
+        if let Err(over) = inlet.send(news).await {
             return Ok(Some(over));
         }
     }

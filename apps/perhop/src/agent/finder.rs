@@ -8,7 +8,8 @@ use crate::sockets::find_socket;
 use perhop_agent::Input;
 use perhop_bandwidth::{AgentFile, Notice};
 use perhop_drive::{Broken, Connector, Inlet};
-use tokio::sync::mpsc;
+use std::path::PathBuf;
+use tokio::sync::{mpsc, oneshot};
 
 /// Looks for the router.
 pub struct Finder {
@@ -16,22 +17,25 @@ pub struct Finder {
     reads: Reads,
     /// Where announcements go and where answers to them come from; none without links, and once they are taken.
     announcements: Option<(Inlet<Input>, mpsc::Receiver<Notice>)>,
+    /// Who wants to know where its socket is; none once that is told.
+    found: Option<oneshot::Sender<PathBuf>>,
     /// Its absence has been told.
     complained: bool,
 }
 
 impl Finder {
     /// Finds the router called `router`, or the only one there is. Read is what the agent of `file` needs; announcements are
-    /// taken beside its socket once it is known where that is, and put into `inlet`.
+    /// taken beside its socket once it is known where that is, and put into `inlet`; `found` hears of it, too.
     pub fn new(
         router: Option<String>,
         file: &AgentFile,
         inlet: Inlet<Input>,
         answers: mpsc::Receiver<Notice>,
+        found: Option<oneshot::Sender<PathBuf>>,
     ) -> Self {
         let reads = Reads::of(file);
         let announcements = reads.policies.then_some((inlet, answers));
-        Self { router, reads, announcements, complained: false }
+        Self { router, reads, announcements, found, complained: false }
     }
 }
 
@@ -42,6 +46,9 @@ impl Connector for Finder {
         let path = find_socket(self.router.as_deref())?;
         let link = Link::open(&path, self.reads).await?;
         self.complained = false;
+        if let Some(found) = self.found.take() {
+            let _ = found.send(path.clone());
+        }
         if !self.reads.policies {
             clear_dead(&path);
         }

@@ -1,7 +1,9 @@
 //! `perhop agent …`.
 
 mod announce;
+mod ask;
 mod check;
+mod decide;
 mod domain;
 mod driver;
 mod finder;

@@ -1,9 +1,9 @@
 //! `perhop agent run FILE`.
 
-use super::domain;
 use super::driver::{LiveAgent, MACHINE, Setup};
 use super::finder::Finder;
 use super::words::in_words;
+use super::{decide, domain};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
@@ -74,11 +74,20 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         backoff: Backoff::new(ABSENCE[0], ABSENCE[1], move || random.bits()),
         idle: IDLE,
     };
+    let mut deciding = match (&file.leases, &file.controller) {
+        (Some(leases), Some(controller)) => {
+            let started = decide::start(leases, controller, &args.file, inlet.clone(), setup.fence);
+            Some(runtime.block_on(started)?)
+        }
+        _ => None,
+    };
     let controller = file.controller.as_deref().cloned().map(|settings| {
         let folder = args.file.parent().map(Path::to_owned).unwrap_or_default();
-        domain::follow(settings, folder, inlet.clone(), setup.fence)
+        let leases = deciding.as_ref().map(|deciding| deciding.news.clone());
+        domain::follow(settings, folder, inlet.clone(), leases, setup.fence)
     });
-    let finder = Finder::new(named(args, &file), &file, inlet.clone(), answered);
+    let (in_router, found) = deciding.take().map(|deciding| (deciding.in_router, deciding.found)).unzip();
+    let finder = Finder::new(named(args, &file), &file, inlet.clone(), answered, found);
     let kept = runtime.spawn(keep(finder, requests, inlet, keeping));
     let stop = async {
         tokio::select! {
@@ -95,6 +104,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
                 }
                 if let (Notice::Reserved(notice), Some(controller)) = (&notice, &controller) {
                     controller.tell(notice);
+                }
+                if let (Notice::Leased(became), Some(in_router)) = (&notice, &in_router) {
+                    let _ = in_router.send(became.clone());
                 }
                 say(&notice, args.json)?;
             }

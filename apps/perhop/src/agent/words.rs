@@ -1,7 +1,9 @@
 //! What an agent says, in words.
 
 use perhop_bandwidth::Notice;
+use perhop_broker::lease::InRouter;
 use perhop_broker::reserved::{Item, Notice as OfDomain};
+use perhop_units::Rate;
 
 /// What a person reads of it, a line each.
 pub(super) fn in_words(notice: &Notice) -> Vec<String> {
@@ -31,6 +33,14 @@ pub(super) fn in_words(notice: &Notice) -> Vec<String> {
                 .map(|error| format!("refused: {}: {}", error.path, error.message))
                 .collect();
         }
+        Notice::Leased(InRouter { refused: None, .. }) => return Vec::new(),
+        Notice::Leased(InRouter { class, refused: Some(refusal), .. }) => format!(
+            "leases of class {class}: {}: {}: {} asked, {} free",
+            refusal.code,
+            refusal.link,
+            Rate(refusal.asked_bps),
+            Rate(refusal.free_bps)
+        ),
         Notice::Reserved(notice) => return of_domain(notice),
         Notice::Superseded { .. } => return Vec::new(),
     }]

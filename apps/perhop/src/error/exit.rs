@@ -52,12 +52,14 @@ impl AppError {
             | Self::SeveralRouters(_)
             | Self::SeveralControllers(_)
             | Self::BadUrl(_)
+            | Self::Leases(_)
             | Self::NoAuthority
             | Self::Pki(_)
             | Self::ScenarioFile(_)
             | Self::Capture(_) => 2,
             Self::Output(_)
             | Self::Write { .. }
+            | Self::Journal { .. }
             | Self::BadAnswer(_)
             | Self::NoRouter
             | Self::NoController

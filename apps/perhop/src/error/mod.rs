@@ -55,6 +55,17 @@ pub enum AppError {
         /// Error.
         source: io::Error,
     },
+    /// What an agent has admitted cannot be kept.
+    #[error("{}: {source}\nIt keeps what is admitted beside the router: name another file in [leases], or remove this one.", path.display())]
+    Journal {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: perhop_store::Error,
+    },
+    /// Leases cannot be used so.
+    #[error("[leases]: {0}")]
+    Leases(perhop_broker::lease::SettingsError),
     /// A file is not text.
     #[error("{}: byte {at} is not UTF-8\nSave the file as UTF-8 text.", path.display())]
     NotText {

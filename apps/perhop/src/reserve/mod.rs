@@ -6,13 +6,14 @@ use crate::domain::{ControllerArgs, RemoteDomain};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Answer;
+use crate::sockets::check_name;
 use crate::tcapi::Packets as Given;
 use clap::{Args, Subcommand};
 use perhop_allocate::{Random, SplitMix64};
 use perhop_io::clock;
-use perhop_serve::Method;
 use perhop_serve::controller::{CreateReservation, ReservationPage, ShownReservation};
 use perhop_serve::domain::Packets;
+use perhop_serve::{Client, Method, Place, decisions_path, socket_path};
 use perhop_units::{Dscp, Duration, Rate};
 use serde_json::{Value, json};
 use words::{line, refusal, table};
@@ -47,6 +48,28 @@ impl ReserveCommand {
             Self::Change(args) => change(&args),
             Self::Release(args) => release(&args),
             Self::List(args) => list(&args),
+        }
+    }
+}
+
+/// Who is asked.
+#[derive(Debug, Args)]
+struct Whom {
+    #[command(flatten)]
+    controller: ControllerArgs,
+    /// The agent beside this router instead of the controller: flows that enter there, within what it has leased
+    #[arg(long, value_name = "ROUTER")]
+    agent: Option<String>,
+}
+
+impl Whom {
+    fn find(&self) -> Result<RemoteDomain, AppError> {
+        match &self.agent {
+            None => RemoteDomain::find(&self.controller),
+            Some(router) => {
+                let socket = socket_path(check_name(router)?);
+                RemoteDomain::of(Client::at(Place::Agent(decisions_path(&socket))))
+            }
         }
     }
 }
@@ -97,7 +120,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     #[command(flatten)]
-    controller: ControllerArgs,
+    whom: Whom,
     /// The answer as JSON
     #[arg(long)]
     json: bool,
@@ -169,12 +192,12 @@ fn told(answer: Answer, as_json: bool) -> Result<Verdict, AppError> {
 }
 
 fn create(args: &CreateArgs) -> Result<Verdict, AppError> {
-    let remote = RemoteDomain::find(&args.controller)?;
+    let remote = args.whom.find()?;
     told(remote.ask(Method::POST, "/v1/reservations", Some(&args.body()?))?, args.json)
 }
 
 fn why(args: &CreateArgs) -> Result<Verdict, AppError> {
-    let answer = RemoteDomain::find(&args.controller)?.ask(Method::POST, "/v1/why", Some(&args.body()?))?;
+    let answer = args.whom.find()?.ask(Method::POST, "/v1/why", Some(&args.body()?))?;
     let ok = answer.ok;
     let body: Value = if ok { answer.accepted()? } else { return told(answer, args.json) };
     let granted = body["granted"] == true;
@@ -209,7 +232,7 @@ pub struct ChangeArgs {
     #[arg(long = "for", value_name = "TIME")]
     lifetime: Option<Duration>,
     #[command(flatten)]
-    controller: ControllerArgs,
+    whom: Whom,
     /// The answer as JSON
     #[arg(long)]
     json: bool,
@@ -221,7 +244,7 @@ fn change(args: &ChangeArgs) -> Result<Verdict, AppError> {
         "back_bps": args.back.map(|rate| rate.0),
         "lifetime_ms": args.lifetime.map(milliseconds),
     });
-    let remote = RemoteDomain::find(&args.controller)?;
+    let remote = args.whom.find()?;
     told(remote.ask(Method::PATCH, &format!("/v1/reservations/{}", args.id), Some(&body))?, args.json)
 }
 
@@ -233,11 +256,11 @@ pub struct ReleaseArgs {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<u64>,
     #[command(flatten)]
-    controller: ControllerArgs,
+    whom: Whom,
 }
 
 fn release(args: &ReleaseArgs) -> Result<Verdict, AppError> {
-    let remote = RemoteDomain::find(&args.controller)?;
+    let remote = args.whom.find()?;
     let mut failed = false;
     for id in &args.ids {
         let answer = remote.ask(Method::DELETE, &format!("/v1/reservations/{id}"), None)?;
@@ -257,14 +280,14 @@ pub struct ListArgs {
     #[arg(long, value_name = "CLIENT")]
     owner: Option<String>,
     #[command(flatten)]
-    controller: ControllerArgs,
+    whom: Whom,
     /// One JSON object a line
     #[arg(long)]
     json: bool,
 }
 
 fn list(args: &ListArgs) -> Result<Verdict, AppError> {
-    let remote = RemoteDomain::find(&args.controller)?;
+    let remote = args.whom.find()?;
     let owner = args.owner.as_deref().map(|owner| format!("&owner={}", encoded(owner))).unwrap_or_default();
     let mut after = Some(0);
     let (mut out, mut rows) = (Output::new(), Vec::new());

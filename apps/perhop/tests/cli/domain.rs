@@ -553,3 +553,90 @@ fn each_role_may_do_what_it_is_for_and_no_more() {
         assert!(status == 422 && said == code, "{body}: {status} {refused}");
     }
 }
+
+/// How often the controller was asked about leases, and granted.
+fn asks(name: &str) -> Vec<(String, u64)> {
+    let page = Http::connect(&socket(name)).read("/v1/audit?limit=1000");
+    let rows = page["audit"].as_array().unwrap().iter().rev();
+    let of_leases = rows.filter(|row| matches!(row["what"].as_str(), Some("reserve" | "change" | "release")));
+    of_leases
+        .filter(|row| row["refused"].is_null())
+        .map(|row| (row["what"].as_str().unwrap().to_owned(), row["detail"]["bps"].as_u64().unwrap()))
+        .collect()
+}
+
+#[test]
+fn calls_are_admitted_beside_the_router_whether_controller_or_agent_were_killed() {
+    let Some(mut domain) = Domain::new("leases") else { return };
+    let name = domain.name.clone();
+    let router = domain.router("west");
+    let decide = |words: &[&str]| perhop(&[&["reserve"], words, &["--agent", &router]].concat());
+    // The agent of west becomes one that decides.
+    let file = domain.scratch.0.join("west-agent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lease = "[leases]\nlifetime = \"1 h\"\npatience = \"10 s\"\n[[lease]]\nname = \"voice\"\nclasses = [\"wan/voice\"]\n\
+                 to = [\"east\"]\nchunk = \"1 Mbit/s\"\nlow = \"1 Mbit/s\"\nhigh = \"2 Mbit/s\"\n";
+    std::fs::write(&file, text + lease).unwrap();
+    domain.running[4].signal(Signal::KILL);
+    domain.running[4].end();
+    domain.running[4] = domain.start_agent("west");
+    until("the agent decides", || decide(&["list"]).code == Some(0));
+    let call = |key: &str, packets: &[&str]| {
+        let words = ["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "80 kbit/s"];
+        decide(&[&words[..], &["--for", "1h", "--key", key], packets].concat())
+    };
+    until("the controller is there", || call("call-0", &[]).code == Some(0));
+    for number in 1..30 {
+        let made = call(&format!("call-{number}"), &[]);
+        assert_eq!(made.code, Some(0), "{}{}", made.out, made.err);
+    }
+    let expected: Vec<(String, u64)> = [("reserve", 1), ("change", 2), ("change", 3)]
+        .map(|(what, mbit)| (what.to_owned(), mbit * 1_000_000))
+        .into();
+    assert_eq!(asks(&name), expected, "30 times 80 kbit/s, with 1 Mbit/s a question");
+    until("the routers have it", || {
+        [("west", "wan/voice"), ("core", "east/voice")]
+            .iter()
+            .all(|(node, class)| domain.has(node, class).0 == "3 Mbit/s")
+    });
+    let list = || decide(&["list", "--json"]).json().len();
+    assert_eq!(list(), 30);
+
+    // Without the controller: what fits, and no more. With packets the router has them.
+    domain.running[0].signal(Signal::KILL);
+    domain.running[0].end();
+    let packets = ["--packets", "protocol=udp dst=10.2.0.2 dst-port=5004"];
+    for number in 30..37 {
+        let made = call(&format!("call-{number}"), &packets);
+        assert_eq!(made.code, Some(0), "{}{}", made.out, made.err);
+    }
+    let refused = call("call-37", &[]);
+    assert!(
+        refused.code == Some(1) && refused.err.contains("backend_failed"),
+        "{}{}",
+        refused.out,
+        refused.err
+    );
+    until("the router has the packets", || domain.has("west", "wan/voice").1 == 7);
+
+    // The agent is killed, too: it has what it had.
+    domain.running[4].signal(Signal::KILL);
+    domain.running[4].end();
+    domain.running[4] = domain.start_agent("west");
+    until("the agent decides again", || decide(&["list"]).code == Some(0));
+    assert_eq!(list(), 37);
+    let again = call("call-30", &packets);
+    assert!(again.out.starts_with("reservation 31:"), "{}{}", again.out, again.err);
+    assert_eq!(domain.has("west", "wan/voice"), ("3 Mbit/s".to_owned(), 7));
+
+    // What is released is given back once the controller is there.
+    domain.running[0] = controller(&domain.scratch, &name, &[]);
+    let ids: Vec<String> = (1..=37).map(|id| id.to_string()).collect();
+    let words: Vec<&str> = std::iter::once("release").chain(ids.iter().map(String::as_str)).collect();
+    assert_eq!(decide(&words).code, Some(0));
+    until("no more than the high water is held", || {
+        let (rate, flows) = domain.has("west", "wan/voice");
+        flows == 0 && rate != "3 Mbit/s"
+    });
+    assert_eq!(list(), 0);
+}

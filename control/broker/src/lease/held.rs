@@ -36,6 +36,8 @@ pub(super) struct Open {
 pub(super) struct Lease {
     pub(super) id: LeaseId,
     pub(super) class: ClassSettings,
+    /// It has the minimum also while nobody uses it.
+    pub(super) keeps: bool,
     pub(super) state: State,
     /// What who gives it has certainly booked.
     pub(super) granted: u64,
@@ -68,12 +70,13 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(id: LeaseId, class: &ClassSettings) -> Self {
+    pub(super) fn new(id: LeaseId, class: &ClassSettings, keeps: bool) -> Self {
         // Whose flow it is has all of it, and nothing else.
         let own =
             ClassSettings { model: Model::Outsourced, chunk: 1, high_water: 0, low_water: 0, minimum: 0 };
         Self {
             class: if id.flow.is_some() { own } else { *class },
+            keeps,
             id,
             state: State::None,
             granted: 0,
@@ -107,7 +110,7 @@ impl Lease {
 
     /// What it is never below.
     pub(super) fn floor(&self) -> u64 {
-        let keeps = self.id.to.is_none() || self.class.model == Model::Mixed || !self.is_idle();
+        let keeps = self.keeps || self.class.model == Model::Mixed || !self.is_idle();
         if keeps { self.class.minimum } else { 0 }
     }
 

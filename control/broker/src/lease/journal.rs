@@ -94,7 +94,9 @@ impl Leases {
         let provisioned = this.classes.iter().filter(|class| class.settings.minimum > 0);
         let names: Vec<String> = provisioned.map(|class| class.name.clone()).collect();
         for class in names {
-            this.lease(&LeaseId { class, to: None, flow: None });
+            for to in this.settings.kept(&class) {
+                this.lease(&LeaseId { class: class.clone(), to, flow: None });
+            }
         }
         this.dirty.extend(this.leases.keys().copied());
         this.handle_input(now, Input::Tick);

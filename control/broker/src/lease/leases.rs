@@ -468,7 +468,8 @@ impl Leases {
             return None;
         }
         self.last += 1;
-        self.leases.insert(self.last, Lease::new(id.clone(), class));
+        let keeps = self.settings.kept(&id.class).contains(&id.to);
+        self.leases.insert(self.last, Lease::new(id.clone(), class, keeps));
         self.lease_ids.insert(id.clone(), self.last);
         Some(self.last)
     }

@@ -36,5 +36,5 @@ mod wants;
 pub use journal::{FlowRow, LeaseRow, Row, Snapshot};
 pub use leases::Leases;
 pub use message::{Ask, Decision, End, FlowAsk, FlowId, Input, Judged, LeaseId, Output, Refusal, judge};
-pub use part::Reserved;
+pub use part::{InRouter, Reserved};
 pub use settings::{ClassSettings, Limits, Model, Settings, SettingsError};

@@ -8,6 +8,7 @@ use perhop_agent::{Look, Part, Readings};
 use perhop_model::{AllocationSpec, ErrorItem, Kind, Name, Object, ObjectState, Op, Owner, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the router has lost and does not take again is tried again after this time.
@@ -51,7 +52,7 @@ pub struct Reserved {
     /// A wish was refused and nobody knows for which class: they go one by one.
     alone: bool,
     quiet_until: Instant,
-    inputs: VecDeque<Input>,
+    answers: VecDeque<InRouter>,
 }
 
 impl Reserved {
@@ -66,7 +67,7 @@ impl Reserved {
             fresh: true,
             alone: false,
             quiet_until: Instant::ZERO,
-            inputs: VecDeque::new(),
+            answers: VecDeque::new(),
         }
     }
 
@@ -75,7 +76,7 @@ impl Reserved {
         let Output::Want { class, number, bps } = output else { return Some(output) };
         if !self.objects.contains_key(&class) {
             let refusal = Refusal::new(Code::BadReference, &class, bps);
-            self.inputs.push_back(Input::Refused(class, number, refusal));
+            self.answers.push_back(InRouter { class, number, refused: Some(refusal) });
             return None;
         }
         self.wants.insert(class.clone(), Want { number, bps, answered: false, retry_at: None });
@@ -85,7 +86,7 @@ impl Reserved {
 
     /// The next answer to an [`Output::Want`].
     pub fn poll_input(&mut self) -> Option<Input> {
-        self.inputs.pop_front()
+        self.answers.pop_front().map(Input::from)
     }
 
     /// What a class of the router should have; nothing where nothing is reserved.
@@ -136,10 +137,7 @@ impl Reserved {
             return;
         }
         let class = logical.to_owned();
-        self.inputs.push_back(match result {
-            Ok(()) => Input::Committed(class, number),
-            Err(refusal) => Input::Refused(class, number, refusal),
-        });
+        self.answers.push_back(InRouter { class, number, refused: result.err() });
     }
 
     /// Logical classes that owe the router something, and from when on it may be wished.
@@ -169,7 +167,27 @@ fn own_guarantee(objects: &BTreeMap<&Name, &Spec>, name: &Name, depth: usize) ->
     class.guarantee.of(whole)
 }
 
-impl<N> Part<N> for Reserved {
+/// What became of an [`Output::Want`] in the router.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InRouter {
+    /// Logical class.
+    pub class: String,
+    /// The number of the want.
+    pub number: u64,
+    /// Why the router does not have it; none = it has.
+    pub refused: Option<Refusal>,
+}
+
+impl From<InRouter> for Input {
+    fn from(InRouter { class, number, refused }: InRouter) -> Self {
+        match refused {
+            None => Self::Committed(class, number),
+            Some(refusal) => Self::Refused(class, number, refusal),
+        }
+    }
+}
+
+impl<N: From<InRouter>> Part<N> for Reserved {
     fn kinds(&self) -> &[Kind] {
         &[Kind::Port, Kind::Class, Kind::Allocation]
     }
@@ -291,8 +309,12 @@ impl<N> Part<N> for Reserved {
         self.classes.get(class)?.held.as_ref()
     }
 
+    fn leased(&mut self, class: &str, number: u64, bps: u64) {
+        self.take(Output::Want { class: class.to_owned(), number, bps });
+    }
+
     fn notices(&mut self) -> Vec<N> {
-        Vec::new()
+        self.answers.drain(..).map(N::from).collect()
     }
 }
 

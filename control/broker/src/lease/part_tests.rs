@@ -52,7 +52,7 @@ fn want(part: &mut Reserved, number: u64, bps: u64) {
 }
 
 fn ops(part: &mut Reserved, s: u64) -> Vec<Op> {
-    Part::<()>::wants(part, Instant(s * 1_000_000_000))
+    Part::<InRouter>::wants(part, Instant(s * 1_000_000_000))
 }
 
 /// What is put of the class's allocation, or 0 where it is deleted.
@@ -68,15 +68,15 @@ fn puts(part: &mut Reserved, s: u64) -> Vec<u64> {
 }
 
 fn see(part: &mut Reserved, objects: &[ObjectState]) {
-    Part::<()>::objects(part, Instant::ZERO, objects);
+    Part::<InRouter>::objects(part, Instant::ZERO, objects);
 }
 
 fn committed(part: &mut Reserved) {
-    Part::<()>::committed(part, Instant::ZERO);
+    Part::<InRouter>::committed(part, Instant::ZERO);
 }
 
 fn held(part: &Reserved) -> Option<u64> {
-    Part::<()>::allocation(part, &name("wan/voice"))?.guarantee.map(|rate| rate.0)
+    Part::<InRouter>::allocation(part, &name("wan/voice"))?.guarantee.map(|rate| rate.0)
 }
 
 fn yes(number: u64) -> Option<Input> {
@@ -102,7 +102,7 @@ fn a_class_has_what_leases_hold_and_never_less_than_by_itself() {
     assert_eq!(puts(&mut part, 0), [0]);
     committed(&mut part);
     assert_eq!((part.poll_input(), held(&part)), (yes(4), None));
-    assert!(!Part::<()>::owes(&part));
+    assert!(!Part::<InRouter>::owes(&part));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_router_that_forgets_is_told_again() {
     assert_eq!(puts(&mut part, 0), [2 * MBIT]);
     committed(&mut part);
     assert_eq!(part.poll_input(), yes(1));
-    Part::<()>::gone(&mut part, Instant::ZERO);
+    Part::<InRouter>::gone(&mut part, Instant::ZERO);
     see(&mut part, &router(None));
     assert_eq!(puts(&mut part, 0), [2 * MBIT]);
     committed(&mut part);
@@ -140,7 +140,7 @@ fn a_want_that_changes_on_the_way_is_answered_by_its_own_number() {
     assert_eq!((part.poll_input(), part.poll_input()), (yes(1), None));
     assert_eq!(puts(&mut part, 0), [3 * MBIT]);
     // The answer is lost with the router; it may have been done.
-    Part::<()>::gone(&mut part, Instant::ZERO);
+    Part::<InRouter>::gone(&mut part, Instant::ZERO);
     assert_eq!(part.poll_input(), None);
     see(&mut part, &router(Some(3 * MBIT)));
     assert_eq!((part.poll_input(), puts(&mut part, 0)), (yes(2), vec![]));
@@ -150,7 +150,7 @@ fn a_want_that_changes_on_the_way_is_answered_by_its_own_number() {
 fn a_refusal_says_why_and_another_parts_is_waited_out() {
     let second = Duration::from_secs(1);
     let refuse = |part: &mut Reserved, s: u64, errors: &[ErrorItem]| {
-        Part::<()>::refused(part, Instant(s * 1_000_000_000), second, errors);
+        Part::<InRouter>::refused(part, Instant(s * 1_000_000_000), second, errors);
     };
     let mut part = part();
     see(&mut part, &router(None));
@@ -158,7 +158,7 @@ fn a_refusal_says_why_and_another_parts_is_waited_out() {
     assert_eq!(puts(&mut part, 0), [20 * MBIT]);
     refuse(&mut part, 0, &[]);
     assert_eq!((part.poll_input(), puts(&mut part, 0)), (None, vec![]), "another's fault");
-    assert_eq!(Part::<()>::next_wish(&part), Some(Instant::ZERO + second));
+    assert_eq!(Part::<InRouter>::next_wish(&part), Some(Instant::ZERO + second));
     assert_eq!(puts(&mut part, 1), [20 * MBIT]);
     let error = ErrorItem {
         op: Some(0),

@@ -26,7 +26,7 @@ pub struct ClassSettings {
     pub high_water: u64,
     /// … so far that this much stays free.
     pub low_water: u64,
-    /// A lease never has less than this while it is used; the lease of the class to anywhere is asked for it beforehand. 0 = nothing.
+    /// A lease never has less than this while it is used; those of [`Settings::beforehand`] are asked for it before. 0 = nothing.
     pub minimum: u64,
 }
 
@@ -65,6 +65,9 @@ impl Default for Limits {
 pub struct Settings {
     /// Logical classes whose flows it admits.
     pub classes: BTreeMap<String, ClassSettings>,
+    /// Where the minimum of a class is asked for before any flow goes there, by logical class; of one that is not here it is asked
+    /// for the lease to anywhere.
+    pub beforehand: BTreeMap<String, Vec<String>>,
     /// A flow waits this long for a decision, and is refused then. 1 ms or more; 500 ms by default.
     pub patience: Duration,
     /// A question is sent again when it has not been answered for so long; then after twice that, up to 32 times. 200 ms by default.
@@ -82,12 +85,19 @@ impl Settings {
     pub fn new(classes: BTreeMap<String, ClassSettings>) -> Self {
         Self {
             classes,
+            beforehand: BTreeMap::new(),
             patience: Duration::from_millis(500),
             resend: Duration::from_millis(200),
             lifetime: Duration::from_secs(60),
             margin: Duration::from_secs(5),
             limits: Limits::default(),
         }
+    }
+
+    /// Where the minimum of a class is asked for beforehand.
+    pub(super) fn kept(&self, class: &str) -> Vec<Option<String>> {
+        let to = self.beforehand.get(class);
+        to.map_or_else(|| vec![None], |to| to.iter().cloned().map(Some).collect())
     }
 
     /// Whether they can be used.

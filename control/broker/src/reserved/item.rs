@@ -1,6 +1,6 @@
 //! What an agent looks after for its domain, what of it is wanted, and what the router still lacks.
 
-use perhop_agent::DomainFlow;
+use perhop_agent::{DECIDED_HERE, DomainFlow};
 use perhop_model::{ErrorItem, Name};
 use perhop_units::{Duration, Instant, Rate};
 use serde::Serialize;
@@ -90,7 +90,7 @@ impl Wanted {
     pub(super) fn complete(&mut self) {
         let Some((shares, flows)) = self.told.take() else { return };
         self.shares.retain(|key, _| shares.contains(key));
-        self.flows.retain(|id, _| flows.contains(id));
+        self.flows.retain(|id, _| *id >= DECIDED_HERE || flows.contains(id));
         let left = &self.flows;
         self.ends.retain(|(_, id)| left.contains_key(id));
     }

@@ -219,6 +219,8 @@ impl<N: From<Notice>> Part<N> for Reserved {
                 self.wanted.flow_gone(*id);
                 self.compare(&Item::Flow(*id));
             }
+            // What the router has for leases is not this part's.
+            DomainNews::Lease { .. } => {}
         }
     }
 

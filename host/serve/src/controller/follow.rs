@@ -73,7 +73,7 @@ impl Reports {
 }
 
 /// The node of an address, if the caller may know of it: an agent is named as its node.
-fn node(path: Result<Path<String>, PathRejection>, caller: &Caller) -> Result<String, Refused> {
+pub(super) fn node(path: Result<Path<String>, PathRejection>, caller: &Caller) -> Result<String, Refused> {
     let node = path.map(|Path(node)| node).map_err(|e| Refused::new(Code::Malformed, e.body_text()))?;
     let may = match caller.role {
         Role::Agent => *caller.name == *node,

@@ -4,14 +4,19 @@ mod caller;
 pub mod camara;
 mod domain;
 mod follow;
+mod leases;
 mod openapi;
 mod refused;
 mod reservations;
 mod seat;
 mod shapes;
 
+pub(crate) use caller::LOCAL;
 pub use caller::local_client;
 pub use follow::Report;
+pub use leases::{LeaseAsk, LeaseHas};
+pub(crate) use refused::Refused;
+pub(crate) use reservations::number;
 pub use seat::Seat;
 pub use shapes::{CreateReservation, ReservationPage, ReservationRow as ShownReservation};
 
@@ -26,6 +31,7 @@ use axum::{Json, Router};
 use caller::Viewer;
 use camara::Camara;
 use follow::Reports;
+use leases::Turns;
 use openapi::Document;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,13 +39,17 @@ use std::sync::Arc;
 /// Every address of a controller.
 fn all() -> Endpoints<Shared> {
     let own = endpoints!(Document: limits);
-    own.and(reservations::endpoints()).and(domain::endpoints()).and(follow::endpoints())
+    own.and(reservations::endpoints())
+        .and(domain::endpoints())
+        .and(follow::endpoints())
+        .and(leases::endpoints())
 }
 
 #[derive(Clone)]
 struct Shared {
     seat: Seat,
     reports: Arc<Reports>,
+    turns: Arc<Turns>,
     gauges: Gauges,
     camara: Camara,
 }
@@ -67,7 +77,8 @@ impl ControllerApp {
     /// Of the domain in a seat, with CAMARA's interfaces to it.
     pub fn new(seat: Seat, limits: Limits, camara: Camara) -> Self {
         let gauges = Gauges::new(limits);
-        let shared = Shared { seat, reports: Arc::default(), gauges: gauges.clone(), camara };
+        let (reports, turns) = Default::default();
+        let shared = Shared { seat, reports, turns, gauges: gauges.clone(), camara };
         let camara = camara::routes(&shared);
         Self { app: all().with_state(shared).merge(camara), gauges }
     }

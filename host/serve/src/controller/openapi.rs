@@ -1,6 +1,7 @@
 //! What the OpenAPI document of a controller, served at `/v1/openapi.json`, says besides the addresses.
 
 use super::follow::Report;
+use super::leases::{LeaseAsk, LeaseHas};
 use super::shapes::{CreateReservation, ReservationPage, ReservationRow};
 use crate::domain::Packets;
 use crate::limits::LimitsPage;
@@ -25,6 +26,8 @@ use utoipa::OpenApi;
         ReservationPage,
         Packets,
         Report,
+        LeaseAsk,
+        LeaseHas,
         ErrorItem,
         LimitsPage
     ))

@@ -20,7 +20,7 @@ impl From<Refusal> for Refused {
 }
 
 impl Refused {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Refusal::new(code, message))
     }
 }

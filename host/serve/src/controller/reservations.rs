@@ -26,7 +26,7 @@ pub(super) fn endpoints() -> Endpoints<Shared> {
 const PAGE: std::ops::RangeInclusive<usize> = 1..=10_000;
 
 /// The number in an address.
-pub(super) fn number(path: Result<Path<u64>, PathRejection>) -> Result<u64, Refused> {
+pub(crate) fn number(path: Result<Path<u64>, PathRejection>) -> Result<u64, Refused> {
     let why = "reservations have numbers from 1 on";
     path.map(|Path(id)| id).map_err(|_| Refused::new(Code::NotFound, why))
 }

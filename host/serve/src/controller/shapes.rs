@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A reservation that somebody wants.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateReservation {
     /// Key of idempotency: the same request with the same key is answered with the same reservation. 1 to 255 octets.
@@ -46,7 +46,7 @@ pub struct CreateReservation {
 }
 
 impl CreateReservation {
-    pub(super) fn flow(&self) -> Flow {
+    pub(crate) fn flow(&self) -> Flow {
         let (packets, dscp, note) = (self.packets.clone(), self.dscp, self.note.clone());
         Flow { packets, dscp, note, ..Flow::default() }
     }
@@ -85,7 +85,7 @@ pub(super) struct ChangeReservation {
 }
 
 /// A reservation as it stands.
-#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 pub struct ReservationRow {
     /// Number.
     pub id: u64,

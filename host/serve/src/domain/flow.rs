@@ -119,7 +119,7 @@ impl Packets {
         if are_there && !self.protocol.is_some_and(has_ports) { Err(FlowError::Ports) } else { Ok(()) }
     }
 
-    fn matches(&self) -> FilterMatch {
+    pub(crate) fn matches(&self) -> FilterMatch {
         let range = |(first, last)| PortRange { first, last };
         FilterMatch {
             src: self.src,

@@ -2,6 +2,7 @@
 
 use super::flow::{Flow, Marks};
 use super::known::Known;
+use super::lease::LeaseNote;
 use super::news::{News, Whole};
 use perhop_agent::DomainNews;
 use perhop_broker::ledger::{
@@ -55,6 +56,10 @@ pub(super) struct Books {
     flows: BTreeMap<Arc<str>, BTreeSet<ReservationId>>,
     /// Where each of them enters, and its other direction.
     places: HashMap<ReservationId, (Arc<str>, Option<ReservationId>)>,
+    /// Leases, and the last question about each.
+    leases: HashMap<ReservationId, LeaseNote>,
+    /// Those that were given back with the last input. Who has lost one to an operator is told of it behind the answer.
+    released: Vec<ReservationId>,
     marks: Marks,
     news: broadcast::Sender<Arc<News>>,
     known: Arc<RwLock<Known>>,
@@ -77,8 +82,20 @@ impl Books {
         known: Arc<RwLock<Known>>,
     ) -> Self {
         let (flows, places) = Default::default();
-        let mut books =
-            Self { ledger, now, waiting: HashMap::new(), last: 0, flows, places, marks, news, known };
+        let leases = rows.iter().filter_map(|row| Some((row.id, LeaseNote::of(row)?))).collect();
+        let mut books = Self {
+            ledger,
+            now,
+            waiting: HashMap::new(),
+            last: 0,
+            flows,
+            places,
+            leases,
+            released: Vec::new(),
+            marks,
+            news,
+            known,
+        };
         for row in rows.iter().filter(|row| !Flow::of(row).packets.is_empty()) {
             books.place(row);
         }
@@ -124,8 +141,11 @@ impl Books {
             Ok(Granted::Held(held)) => {
                 self.tell_flow(held.id);
                 held.twin.into_iter().for_each(|twin| self.tell_flow(twin));
+                let row = self.ledger.reservation(held.id);
+                self.leases.extend(row.and_then(|row| Some((row.id, LeaseNote::of(&row)?))));
             }
             Ok(Granted::Released(id)) => {
+                self.released.push(*id);
                 let twin = self.places.get(id).and_then(|(_, twin)| *twin);
                 [Some(*id), twin].into_iter().flatten().for_each(|id| self.forget(id));
             }
@@ -157,6 +177,13 @@ impl Books {
         self.tell(News::Node { node: Some(node), news: DomainNews::FlowGone { id } });
     }
 
+    /// Tells the holder of a lease what it still has, if it is one.
+    fn tell_lease(&self, id: ReservationId, bps: u64) {
+        let Some(LeaseNote { node, name, number }) = self.leases.get(&id).cloned() else { return };
+        let news = DomainNews::Lease { name, number, bps };
+        self.tell(News::Node { node: Some(node.into()), news });
+    }
+
     fn told(&mut self, told: Told) {
         match &told {
             Told::Share { node, port, class, reserved_bps, .. } => {
@@ -165,8 +192,15 @@ impl Books {
                     self.tell(News::Node { node: Some(Arc::clone(node)), news });
                 }
             }
-            Told::Gone { id, .. } => self.forget(*id),
-            Told::Shrunk { id, .. } => self.tell_flow(*id),
+            Told::Gone { id, .. } => {
+                self.forget(*id);
+                self.tell_lease(*id, 0);
+                self.leases.remove(id);
+            }
+            Told::Shrunk { id, bps, .. } => {
+                self.tell_flow(*id);
+                self.tell_lease(*id, *bps);
+            }
             Told::Short { .. } => {}
         }
         self.tell(News::Told(told));
@@ -199,6 +233,9 @@ impl Machine for Books {
 
     fn handle_input(&mut self, now: Instant, question: Question) {
         self.now = self.now.max(now);
+        for id in self.released.drain(..) {
+            self.leases.remove(&id);
+        }
         let input = match question {
             Question::Ledger(input) => {
                 // What was decided meanwhile is undone: who followed it begins again.

@@ -5,12 +5,14 @@
 
 mod flow;
 mod known;
+mod lease;
 mod machine;
 mod news;
 mod run;
 
 pub use flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use known::{Caller, Credential, Role, token_sha256};
+pub use lease::LeaseNote;
 pub use news::{News, Whole};
 pub use run::{DomainTask, Keeper, NotKept, Writing};
 

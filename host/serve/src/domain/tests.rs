@@ -151,7 +151,7 @@ impl Followed {
             }
             DomainNews::Flow(flow) => drop(self.flows.insert(flow.id, flow.bps.0)),
             DomainNews::FlowGone { id } => drop(self.flows.remove(id)),
-            DomainNews::Begin | DomainNews::Complete | DomainNews::Away => {}
+            DomainNews::Begin | DomainNews::Complete | DomainNews::Away | DomainNews::Lease { .. } => {}
         }
     }
 
