@@ -77,6 +77,8 @@ impl Leading {
         stop: &mut watch::Receiver<bool>,
         first: bool,
     ) -> Result<(), ControllerError> {
+        // From the first moment: to load a large domain may take longer than a lease lasts.
+        let mut lease = Lease::hold(Arc::clone(&self.store), fence);
         let snapshot = match self.store.load().await {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -126,12 +128,8 @@ impl Leading {
         let leads = loop {
             tokio::select! {
                 done = &mut running => break done.unwrap_or(false),
+                () = lease.lost() => break false,
                 _ = beat.tick() => {
-                    match self.store.renew(fence, now_ms(), lease_ms()).await {
-                        Ok(()) => {}
-                        Err(perhop_store::Error::Fenced { .. }) => break false,
-                        Err(error) => warn!("cannot renew the lease: {error}{}", super::because(&error)),
-                    }
                     if std::mem::take(&mut owed) {
                         owed = self.take_file_again(&domain).await;
                     }
@@ -170,16 +168,17 @@ impl Leading {
         }
     }
 
+    /// All of it, or nothing where what it has of nodes and links cannot be had.
     async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
-        self.camara.set(file.camara.clone());
-        domain.set_marks(file.marks.clone()).await?;
-        domain.configure(file.domain.settings).await?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.
-        if topology.nodes.is_empty() && topology.clients.is_empty() {
-            return Ok(());
+        if !(topology.nodes.is_empty() && topology.clients.is_empty()) {
+            domain.set_topology("file", Arc::new(topology.clone())).await?;
         }
-        domain.set_topology("file", Arc::new(topology.clone())).await.map(drop)
+        domain.configure(file.domain.settings).await?;
+        domain.set_marks(file.marks.clone()).await?;
+        self.camara.set(file.camara.clone());
+        Ok(())
     }
 
     /// Has the database forget what is too old.
@@ -190,5 +189,44 @@ impl Leading {
                 warn!("cannot tidy the database: {error}{}", super::because(&error));
             }
         });
+    }
+}
+
+/// A lease that is renewed until this is dropped or another instance leads.
+struct Lease {
+    task: tokio::task::JoinHandle<()>,
+    lost: watch::Receiver<bool>,
+}
+
+impl Lease {
+    fn hold(store: Arc<Store>, fence: u64) -> Self {
+        let (lose, lost) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(BEAT).await;
+                match store.renew(fence, now_ms(), lease_ms()).await {
+                    Ok(()) => {}
+                    Err(perhop_store::Error::Fenced { .. }) => {
+                        // Whoever holds it looks when it wants.
+                        let _ = lose.send(true);
+                        return;
+                    }
+                    Err(error) => warn!("cannot renew the lease: {error}{}", super::because(&error)),
+                }
+            }
+        });
+        Self { task, lost }
+    }
+
+    /// Resolves when another instance leads.
+    async fn lost(&mut self) {
+        // The task ends when it is lost, and not before.
+        let _ = self.lost.wait_for(|lost| *lost).await;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

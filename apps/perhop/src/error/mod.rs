@@ -124,8 +124,8 @@ pub enum AppError {
     /// The router answered something that is not an answer.
     #[error("the router's answer is not understood: {0}\nIs it of the same version? `perhop --version`")]
     BadAnswer(serde_json::Error),
-    /// The router refused a question.
-    #[error("the router refused: {0}")]
+    /// A router or controller refused a question.
+    #[error("refused: {0}")]
     Refused(String),
     /// Rows are to be sorted or filtered by a column that none has.
     #[error("no row has a column {column:?}\nThere are {columns}.")]

@@ -24,6 +24,9 @@ pub enum PkiError {
     /// There is an authority already.
     #[error("{}: there is an authority already\nChoose another folder: a new one would make all its certificates worthless.", .0.display())]
     Exists(PathBuf),
+    /// There is a file of this name, which somebody may be known by.
+    #[error("{}: there is one already\nChoose another name, or replace it with --replace.", .0.display())]
+    Known(PathBuf),
     /// There is none.
     #[error("{}: there is no authority\nMake one with `perhop pki init`.", .0.display())]
     None(PathBuf),
@@ -96,6 +99,9 @@ pub struct IssueArgs {
     /// Folder of the authority, and for the files
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// Replaces an older one of the name, which is good until its days are over
+    #[arg(long)]
+    replace: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -108,6 +114,9 @@ pub struct TokenArgs {
     /// File that the token is written to, for its client alone; otherwise it is printed
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replaces an older file
+    #[arg(long, requires = "out")]
+    replace: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -164,6 +173,7 @@ fn issue(args: &IssueArgs) -> Result<Verdict, AppError> {
     let wrong = |source| PkiError::Make { path: path.clone(), source };
     let issuer = Issuer::new(authority(), KeyPair::from_pem(&text).map_err(wrong)?);
     let (certificate, key) = (args.dir.join(format!("{name}.pem")), args.dir.join(format!("{name}.key")));
+    is_new(&key, args.replace)?;
     let made = |source| PkiError::Make { path: certificate.clone(), source };
     let own = KeyPair::generate().map_err(made)?;
     let signed =
@@ -211,6 +221,7 @@ fn token(args: &TokenArgs) -> Result<Verdict, AppError> {
     let sha256 = token_sha256(&token);
     let mut out = Output::new();
     if let Some(path) = &args.out {
+        is_new(path, args.replace)?;
         write(path, &format!("{token}\n"))?;
     }
     let shown = args.out.is_none().then_some(&token);
@@ -224,6 +235,11 @@ fn token(args: &TokenArgs) -> Result<Verdict, AppError> {
     }
     out.flush()?;
     Ok(Verdict::Done)
+}
+
+/// What somebody is known by is not replaced unasked.
+fn is_new(path: &Path, replace: bool) -> Result<(), PkiError> {
+    if replace || !path.exists() { Ok(()) } else { Err(PkiError::Known(path.to_owned())) }
 }
 
 /// Writes a new file that only its owner may read.

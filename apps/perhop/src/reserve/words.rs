@@ -33,9 +33,10 @@ pub fn refusal(body: &Value) -> Option<String> {
     facts.extend(rate("asked_bps").map(|asked| format!("{asked} asked")));
     facts.extend(rate("free_bps").map(|free| format!("{free} free")));
     // Where it is for want of room these facts are all of it.
-    let mut text = match named("link") {
-        Some(_) => format!("{code}: {}", facts.join(", ")),
-        None => format!("{code}: {message}"),
+    let mut text = match (code, named("link")) {
+        ("no_capacity", Some(_)) => format!("{code}: {}", facts.join(", ")),
+        (_, Some(_)) => format!("{code}: {message} ({})", facts.join(", ")),
+        (_, None) => format!("{code}: {message}"),
     };
     if let Some(ms) = refusal["retry_after_ms"].as_u64() {
         text.push_str(&format!("; try again in {}", Duration::from_millis(ms)));

@@ -230,6 +230,12 @@ async fn put_client(
 ) -> Result<StatusCode, Response> {
     let (given, _charge) = body.json::<PutClient>().await?;
     let done = async {
+        for sha256 in [&given.token_sha256, &given.cert_sha256].into_iter().flatten() {
+            if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                let why = "a SHA-256 has 64 hexadecimal digits";
+                return Err(Refused::new(Code::OutOfRange, why));
+            }
+        }
         let row = ClientRow {
             name: named(name)?,
             kind: given.kind,

@@ -93,20 +93,22 @@ pub(super) fn node(path: Result<Path<String>, PathRejection>, caller: &Caller) -
 struct Follower {
     domain: Domain,
     node: String,
+    /// Who listens: as long as it may.
+    caller: Arc<str>,
     waiting: VecDeque<DomainNews>,
     news: broadcast::Receiver<Arc<News>>,
 }
 
 impl Follower {
     /// All of it first.
-    async fn begin(domain: Domain, node: String) -> Result<Self, Refused> {
+    async fn begin(domain: Domain, node: String, caller: Arc<str>) -> Result<Self, Refused> {
         let (whole, news) = domain.follow(&node).await?;
         if !whole.exists {
             return Err(Refused::new(Code::NotFound, format!("the domain has no node {node}")));
         }
         let ends = |news| std::iter::once(news);
         let all = ends(DomainNews::Begin).chain(whole.news).chain(ends(DomainNews::Complete));
-        Ok(Self { domain, node, waiting: all.collect(), news })
+        Ok(Self { domain, node, caller, waiting: all.collect(), news })
     }
 
     /// The next piece; `None` when there will be no more.
@@ -120,10 +122,13 @@ impl Follower {
                     News::Node { node, news } if node.as_deref().is_none_or(|node| node == self.node) => {
                         return Some((news.clone(), self));
                     }
-                    News::Anew => self = Self::begin(self.domain, self.node).await.ok()?,
-                    News::Node { .. } | News::Told(_) => {}
+                    News::Anew => self = Self::begin(self.domain, self.node, self.caller).await.ok()?,
+                    News::Clients if !self.domain.knows(&self.caller) => return None,
+                    News::Node { .. } | News::Told(_) | News::Clients => {}
                 },
-                Err(RecvError::Lagged(_)) => self = Self::begin(self.domain, self.node).await.ok()?,
+                Err(RecvError::Lagged(_)) => {
+                    self = Self::begin(self.domain, self.node, self.caller).await.ok()?
+                }
                 Err(RecvError::Closed) => return None,
             }
         }
@@ -145,7 +150,7 @@ async fn wanted(
     };
     let begin = async {
         let node = node(path, &caller)?;
-        Follower::begin(s.seat.led()?.domain, node).await
+        Follower::begin(s.seat.led()?.domain, node, caller.name).await
     };
     let follower = begin.await.map_err(IntoResponse::into_response)?;
     let events = stream::unfold((permit, follower), |(permit, follower)| async move {

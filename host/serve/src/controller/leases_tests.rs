@@ -160,9 +160,9 @@ fn the_holder_is_told_what_is_taken_from_a_lease_and_nothing_of_what_it_gives_ba
         let link = domain.look(|ledger| ledger.link("west", "wan")).await.expect("it leads").expect("a link");
         domain.set_rate(link, 1_000_000).await.expect("it leads");
         let lease = loop {
-            match &*news.recv().await.expect("there is news") {
-                News::Node { news: news @ DomainNews::Lease { .. }, .. } => break news.clone(),
-                _ => {}
+            let told = news.recv().await.expect("there is news");
+            if let News::Node { news: news @ DomainNews::Lease { .. }, .. } = &*told {
+                break news.clone();
             }
         };
         assert_eq!(lease, DomainNews::Lease { name: "voice/x".into(), number: 1, bps: 0 });

@@ -6,7 +6,7 @@ use super::openapi::Document;
 use super::refused::{Refused, shown};
 use super::shapes::{ChangeReservation, CreateReservation, ReservationPage, ReservationRow};
 use crate::body::Received;
-use crate::domain::{Domain, Role};
+use crate::domain::{Caller, Domain, Role};
 use crate::endpoints::{Endpoints, in_range, parameters};
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -42,6 +42,15 @@ fn none(id: u64) -> Refused {
     Refused::new(Code::NotFound, format!("there is no reservation {id}"))
 }
 
+/// Whether a client may reserve this. An agent looks after what enters at its node.
+fn may(caller: &Caller, wanted: &CreateReservation) -> Result<(), Refused> {
+    if caller.role == Role::Agent && *caller.name != *wanted.from {
+        let why = format!("agent {} reserves for what enters at its own node", caller.name);
+        return Err(Refused::new(Code::Forbidden, why));
+    }
+    wanted.flow().check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))
+}
+
 #[utoipa::path(post, path = "/v1/reservations", request_body = CreateReservation, responses(
     (status = 201, description = "It is in force; the same for a request that comes again", body = ReservationRow),
     (status = 409, description = "The key was used for something else"),
@@ -53,7 +62,7 @@ async fn create(State(s): State<Shared>, Asker(caller): Asker, body: Received) -
     let (wanted, _charge) = body.json::<CreateReservation>().await?;
     let done = async {
         let domain = s.seat.led()?.domain;
-        wanted.flow().check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))?;
+        may(&caller, &wanted)?;
         match domain.ask(&caller.name, Request::Reserve(Box::new(wanted.request()))).await? {
             Granted::Held(held) => answer(&domain, held.id, StatusCode::CREATED).await,
             Granted::Released(_) | Granted::Taken => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -68,7 +77,7 @@ async fn why(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> R
     let (wanted, _charge) = body.json::<CreateReservation>().await?;
     let done = async {
         let domain = s.seat.led()?.domain;
-        wanted.flow().check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))?;
+        may(&caller, &wanted)?;
         let body = match domain.why(&caller.name, Request::Reserve(Box::new(wanted.request()))).await {
             Ok(()) => json!({ "granted": true }),
             Err(refusal) => json!({ "granted": false, "refusal": shown(&refusal) }),

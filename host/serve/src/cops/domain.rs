@@ -223,7 +223,7 @@ async fn follow(seat: Seat, tell: mpsc::Sender<Changed>) {
                 let changed = match news.as_deref() {
                     Ok(News::Told(Told::Gone { id, code, .. })) => Changed::Gone(*id, *code),
                     Ok(News::Anew) | Err(RecvError::Lagged(_)) => Changed::Unsure,
-                    Ok(News::Told(_) | News::Node { .. }) => continue,
+                    Ok(News::Told(_) | News::Node { .. } | News::Clients) => continue,
                     // It ends; the seat says so.
                     Err(RecvError::Closed) => break,
                 };

@@ -91,7 +91,7 @@ impl Rig {
     }
 
     fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
         self.tell(Question::Lease(Input::Tick));
     }
 

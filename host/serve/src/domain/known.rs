@@ -1,8 +1,8 @@
 //! Who may ask, by what they show.
 
-use perhop_broker::record::ClientRow;
+use perhop_broker::record::{ClientRow, NodeRow};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -72,15 +72,28 @@ pub(super) struct Known {
     certificates: HashMap<String, Caller>,
     /// Clients by COPS that show nothing.
     unsecured: HashMap<Arc<str>, Caller>,
+    names: HashSet<Arc<str>>,
 }
 
 impl Known {
-    pub(super) fn of<'a>(clients: impl Iterator<Item = &'a ClientRow>) -> Self {
+    /// These clients; an agent that is none is known by the certificate of its node.
+    pub(super) fn of<'a>(
+        clients: impl Iterator<Item = &'a ClientRow>,
+        nodes: impl Iterator<Item = &'a NodeRow>,
+    ) -> Self {
         let mut known = Self::default();
+        for node in nodes {
+            if let Some(certificate) = &node.cert_sha256 {
+                let caller = Caller { name: node.name.as_str().into(), role: Role::Agent, per_second: None };
+                known.names.insert(Arc::clone(&caller.name));
+                known.certificates.insert(certificate.clone(), caller);
+            }
+        }
         for row in clients {
             // A role that this version does not know may do nothing.
             let Ok(role) = row.role.parse() else { continue };
             let caller = Caller { name: row.name.as_str().into(), role, per_second: row.per_second };
+            known.names.insert(Arc::clone(&caller.name));
             if row.kind == "cops" && row.token_sha256.is_none() && row.cert_sha256.is_none() {
                 known.unsecured.insert(Arc::clone(&caller.name), caller.clone());
             }
@@ -92,6 +105,10 @@ impl Known {
             }
         }
         known
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 
     pub(super) fn unsecured(&self, name: &str) -> Option<Caller> {

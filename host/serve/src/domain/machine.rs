@@ -108,8 +108,9 @@ impl Books {
     }
 
     fn learn_clients(&self) {
-        let known = Known::of(self.ledger.clients());
+        let known = Known::of(self.ledger.clients(), self.ledger.nodes());
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        self.tell(News::Clients);
     }
 
     fn wait(&mut self, done: Answer, changes: Changes) -> AskId {

@@ -131,6 +131,11 @@ impl Domain {
         self.known.read().unwrap_or_else(PoisonError::into_inner).unsecured(name)
     }
 
+    /// Whether a client or agent of this name may ask.
+    pub fn knows(&self, name: &str) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).has(name)
+    }
+
     async fn put<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, Refusal> {
         let (done, answer) = oneshot::channel();
         self.inlet.send(question(done)).await.map_err(|_| elsewhere())?;

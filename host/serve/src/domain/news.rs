@@ -16,6 +16,8 @@ pub enum News {
     },
     /// Something became of a reservation without its owner's doing.
     Told(Told),
+    /// Who may ask has changed.
+    Clients,
     /// What was told may not be so: begin again.
     Anew,
 }

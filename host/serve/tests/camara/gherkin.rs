@@ -9,13 +9,16 @@ pub struct Scenario {
     pub steps: Vec<String>,
 }
 
+/// A scenario while it is read: name, steps, and the rows of its examples.
+type Open = (String, Vec<String>, Vec<Vec<String>>);
+
 /// Reads a feature.
 pub fn read(text: &str) -> Vec<Scenario> {
     let (mut all, mut background) = (Vec::new(), Vec::new());
     let mut tag = String::new();
-    let mut open: Option<(String, Vec<String>, Vec<Vec<String>>)> = None;
+    let mut open: Option<Open> = None;
     let mut in_background = false;
-    let finish = |open: &mut Option<(String, Vec<String>, Vec<Vec<String>>)>, background: &[String]| {
+    let finish = |open: &mut Option<Open>, background: &[String]| {
         let Some((name, steps, rows)) = open.take() else { return Vec::new() };
         let steps = [background, &steps].concat();
         let Some((head, rows)) = rows.split_first() else { return vec![Scenario { name, steps }] };
