@@ -267,7 +267,7 @@ mod tests {
                 "above max_duration",
             ),
             ("[[consumer]]\nclient = \"ap\"", "not a client of this file"),
-            ("[[consumer]]\nclient = \"app\"\nscopes = [\"all\"]", "scopes"),
+            ("[[consumer]]\nclient = \"app\"\nscopes = [\"all\"]", "all"),
             ("[camara]\nallow_http = true", "allow_http"),
         ] {
             let found = errors(&format!("{domain}{text}\n"));
