@@ -13,7 +13,10 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -27,6 +30,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Serves clients until dropped.
 pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) -> Infallible {
     let app = TowerToHyperService::new(app);
+    let addresses = Addresses::default();
     let mut clients = JoinSet::new();
     let mut refused = JoinSet::new();
     loop {
@@ -34,9 +38,9 @@ pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) ->
             accepted = listener.accept() => match accepted {
                 Ok((stream, visitor)) => {
                     let client = ClientStream::new(stream, gauges.clone());
-                    match admit(&visitor, gauges) {
-                        Ok(permits) => {
-                            clients.spawn(serve(client, visitor, app.clone(), gauges.clone(), permits));
+                    match admit(&visitor, gauges, &addresses) {
+                        Ok(place) => {
+                            clients.spawn(serve(client, visitor, app.clone(), gauges.clone(), place));
                         }
                         Err(why) if refused.len() < REFUSED_AT_ONCE => {
                             refused.spawn(refuse(client, why, gauges.clone()));
@@ -62,14 +66,58 @@ enum Refusal {
 }
 
 /// A place among the connections, or why there is none. Who is not known takes none of those that others may have.
-fn admit(visitor: &Visitor, gauges: &Gauges) -> Result<(Permit, Option<Permit>), Refusal> {
+fn admit(visitor: &Visitor, gauges: &Gauges, addresses: &Addresses) -> Result<Place, Refusal> {
     let take = |limit| gauges.take(limit, 1).ok_or(Refusal::Full(limit));
     let of_others = match visitor.standing() {
         Standing::Own => None,
         Standing::Unknown => return Err(Refusal::Unknown(visitor.clone())),
         Standing::Ruled(_) | Standing::Guest => Some(take(Limit::ConnectionsOfOthers)?),
     };
-    Ok((take(Limit::Connections)?, of_others))
+    let of_address = visitor.address().map(|from| {
+        addresses.take(from, gauges.value(Limit::ConnectionsOfAddress)).ok_or_else(|| {
+            gauges.hit(Limit::ConnectionsOfAddress);
+            Refusal::Full(Limit::ConnectionsOfAddress)
+        })
+    });
+    Ok(Place { _one: take(Limit::Connections)?, _of_others: of_others, _of_address: of_address.transpose()? })
+}
+
+/// A place among the connections, until it is dropped.
+struct Place {
+    _one: Permit,
+    _of_others: Option<Permit>,
+    _of_address: Option<OfAddress>,
+}
+
+/// How many connections there are from each address of the network.
+#[derive(Clone, Default)]
+struct Addresses(Arc<Mutex<HashMap<IpAddr, u64>>>);
+
+/// One of them.
+struct OfAddress(Addresses, IpAddr);
+
+impl Addresses {
+    fn take(&self, address: IpAddr, most: u64) -> Option<OfAddress> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(OfAddress(self.clone(), address))
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.1);
+            }
+        }
+    }
 }
 
 fn http(gauges: &Gauges, head: Duration) -> http1::Builder {
@@ -84,7 +132,7 @@ async fn serve(
     visitor: Visitor,
     app: TowerToHyperService<Router>,
     gauges: Gauges,
-    _permits: (Permit, Option<Permit>),
+    _place: Place,
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         let answered = visitor.sign(&mut request).map(|()| app.call(request));
@@ -113,4 +161,20 @@ async fn refuse(client: ClientStream, why: Refusal, gauges: Gauges) {
     let mut http = http(&gauges, REFUSAL);
     http.keep_alive(false);
     let _ = tokio::time::timeout(REFUSAL, http.serve_connection(TokioIo::new(client), service)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_so_many_connections_and_no_other_fewer_for_it() {
+        let addresses = Addresses::default();
+        let [one, other] = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().expect("an address"));
+        let held: Vec<_> = (0..3).map(|_| addresses.take(one, 3).expect("a place")).collect();
+        assert!(addresses.take(one, 3).is_none() && addresses.take(other, 3).is_some());
+        drop(held);
+        assert!(addresses.take(one, 3).is_some());
+        assert!(addresses.0.lock().expect("nobody panicked").is_empty(), "who has gone is forgotten");
+    }
 }

@@ -17,6 +17,8 @@ pub enum Limit {
     Connections,
     /// Of these, connections of users other than root and the router's own, so that they cannot shut those out.
     ConnectionsOfOthers,
+    /// Of these, connections from one address of the network, so that nobody there can shut others out.
+    ConnectionsOfAddress,
     /// Readers of events at the same time; one more is answered with 503.
     EventReaders,
     /// Bytes of a request's head; more is answered with 431. Looked at when more arrives, so up to twice as many may pass.
@@ -38,9 +40,10 @@ pub enum Limit {
 /// A name, a unit, the default and the range.
 type Row = (Limit, &'static str, &'static str, u64, (u64, u64));
 
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 10] = [
     (Limit::Connections, "api.connections", "connections", 64, (2, 10_000)),
     (Limit::ConnectionsOfOthers, "api.connections_of_others", "connections", 48, (1, 10_000)),
+    (Limit::ConnectionsOfAddress, "api.connections_of_address", "connections", 32, (1, 10_000)),
     (Limit::EventReaders, "api.event_readers", "connections", 16, (1, 10_000)),
     (Limit::HeadBytes, "api.head_bytes", "B", 65_536, (8_192, 1 << 20)),
     (Limit::BodyBytes, "api.body_bytes", "B", 8 << 20, (1_024, 1 << 30)),
@@ -229,7 +232,8 @@ impl Gauges {
     pub(crate) fn rows(&self) -> Vec<LimitRow> {
         let row = |limit: Limit| {
             let gauge = &self.gauges[limit as usize];
-            let used = !matches!(limit.unit(), "ms") && !matches!(limit, Limit::HeadBytes | Limit::BodyBytes);
+            let used = !matches!(limit.unit(), "ms")
+                && !matches!(limit, Limit::HeadBytes | Limit::BodyBytes | Limit::ConnectionsOfAddress);
             // What is too long a head is found by the reader of heads, which does not tell.
             let counted = !matches!(limit, Limit::HeadBytes);
             LimitRow {

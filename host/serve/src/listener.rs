@@ -15,7 +15,7 @@ use perhop_io::account::peer_groups;
 use perhop_model::{Credentials, ErrorItem};
 use perhop_reason::Code;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -47,6 +47,8 @@ pub(crate) enum Visitor {
 /// Somebody who came over the network. What it may do is for the interface to say.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
+    /// Where from.
+    pub(crate) address: IpAddr,
     /// Known once the handshake is over, which is before the first request is read.
     pub(crate) certificate: Certificate,
 }
@@ -56,6 +58,14 @@ impl Visitor {
         match self {
             Self::Process(process, clients) => clients.standing(process.as_ref(), own_uid()),
             Self::Guest(_) => Standing::Guest,
+        }
+    }
+
+    /// Where somebody on the network comes from.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Process(..) => None,
+            Self::Guest(guest) => Some(guest.address),
         }
     }
 
@@ -156,11 +166,11 @@ impl Listener {
                 Ok((Box::new(stream), visitor))
             }
             Self::Tcp(socket, tls) => {
-                let (stream, _) = socket.accept().await?;
+                let (stream, from) = socket.accept().await?;
                 // An answer is one write: there is nothing to wait for.
                 stream.set_nodelay(true)?;
                 let certificate = Certificate::default();
-                let guest = Guest { certificate: certificate.clone() };
+                let guest = Guest { address: from.ip(), certificate: certificate.clone() };
                 let carrier: Box<dyn Carrier> = match tls {
                     Some(door) => Box::new(TlsCarrier::accept(door, stream, certificate)),
                     None => Box::new(stream),
