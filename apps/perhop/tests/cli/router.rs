@@ -446,7 +446,7 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     );
 
     let second = perhop(&["router", "run", &world.file, "--name", &world.name]);
-    assert!(second.code == Some(3) && second.err.contains("another router with this name is running"));
+    assert!(second.code == Some(3) && second.err.contains("another one with this name is running"));
     assert_eq!(perhop(&["router", "restore", "--name", &world.name]).code, Some(3), "it lives");
 
     assert_eq!(world.runtime_files(), ["sock", "lock", "state.json"]);
