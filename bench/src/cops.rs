@@ -65,7 +65,8 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     point.metrics.insert("requests_per_second", Metric::new(Spread::of(&rates), "1/s"));
     sink.progress(&format!("{} clients that do nothing", options.clients));
     let before = resident()?;
-    let idle = (0..options.clients).map(|n| Client::open(door.address(), n)).collect::<Result<Vec<_>, _>>()?;
+    let idle =
+        (0..options.clients).map(|n| Client::open(door.address(), n)).collect::<Result<Vec<_>, _>>()?;
     // What was read is read, and what was made for it given back.
     std::thread::sleep(Duration::from_secs(1));
     let more = resident()?.saturating_sub(before);
@@ -158,9 +159,9 @@ impl Client {
         for _ in handles.clone() {
             match self.answer()? {
                 Body::Decision { decided: Decided::Decisions(decisions), .. } => {
-                    let granted = decisions.first().is_some_and(|d| {
-                        matches!(dra::told(d), Ok(Some((_, dra::Told::Granted(_)))))
-                    });
+                    let granted = decisions
+                        .first()
+                        .is_some_and(|d| matches!(dra::told(d), Ok(Some((_, dra::Told::Granted(_))))));
                     if !granted {
                         return Err(wrong(&format!("{decisions:?} grants nothing")));
                     }
@@ -169,8 +170,7 @@ impl Client {
             }
         }
         let reason = Reason::of(ReasonCode::TEAR);
-        let deleted: Vec<Body> =
-            handles.map(|n| Body::Delete { handle: Handle::from(n), reason }).collect();
+        let deleted: Vec<Body> = handles.map(|n| Body::Delete { handle: Handle::from(n), reason }).collect();
         self.send(&deleted)
     }
 }

@@ -92,7 +92,13 @@ impl RequestArgs {
         let seconds = |time: Duration| u32::try_from(time.0.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
         Request {
             class: Some(class),
-            reservation: Some(Reservation { rate_bps: rate.0, burst_bytes, peak_bps, max_packet, min_policed }),
+            reservation: Some(Reservation {
+                rate_bps: rate.0,
+                burst_bytes,
+                peak_bps,
+                max_packet,
+                min_policed,
+            }),
             filter: self.packets.iter().map(|packets| packets.0).collect(),
             scope: Some(Scope { ingress: self.from.clone(), egress: self.to_node.clone() }),
             lifetime_s: self.lifetime.map(seconds),
@@ -114,7 +120,8 @@ impl RequestArgs {
     }
 
     fn tls(&self) -> Result<Option<ClientTls>, AppError> {
-        let (Some(authority), Some(certificate), Some(key)) = (&self.authority, &self.certificate, &self.key_file)
+        let (Some(authority), Some(certificate), Some(key)) =
+            (&self.authority, &self.certificate, &self.key_file)
         else {
             return Ok(None);
         };
@@ -148,7 +155,9 @@ pub fn run(args: &RequestArgs) -> Result<Verdict, AppError> {
     let tls = args.tls()?;
     runtime.block_on(async {
         let (client, notices) = CopsClient::start(config, tls, clock::wall().0);
-        Session { args, client, notices, txn: clock::wall().0, out: Output::new(), is_granted: false }.run().await
+        Session { args, client, notices, txn: clock::wall().0, out: Output::new(), is_granted: false }
+            .run()
+            .await
     })
 }
 

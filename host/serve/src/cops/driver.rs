@@ -199,7 +199,8 @@ impl Driver {
             return;
         }
         let begin = begin_of_keys(peer);
-        let keys: BTreeSet<String> = client.requests.keys().map(|handle| format!("{begin}{handle}")).collect();
+        let keys: BTreeSet<String> =
+            client.requests.keys().map(|handle| format!("{begin}{handle}")).collect();
         let (peer, sorting) = (peer.clone(), self.decides.keep_only(Arc::clone(&client.name), begin, keys));
         self.deciding.push(Box::pin(async move {
             sorting.await;
@@ -218,7 +219,9 @@ impl Driver {
             let name = Arc::clone(&client.name);
             let doing = match work {
                 Work::Ask(question, request) => self.ask(name, peer, question, &request),
-                Work::Release => self.requests.lost(peer, handle).map(|grant| self.release(name, peer, handle, &grant)),
+                Work::Release => {
+                    self.requests.lost(peer, handle).map(|grant| self.release(name, peer, handle, &grant))
+                }
             };
             if let Some(doing) = doing {
                 self.requests.entry(peer, handle).into_iter().for_each(|entry| entry.is_busy = true);
@@ -228,7 +231,13 @@ impl Driver {
         self.requests.tidy(peer, handle);
     }
 
-    fn ask(&mut self, name: Arc<str>, peer: &PeerId, question: u64, request: &Request) -> Option<Deciding<Done>> {
+    fn ask(
+        &mut self,
+        name: Arc<str>,
+        peer: &PeerId,
+        question: u64,
+        request: &Request,
+    ) -> Option<Deciding<Done>> {
         let handle = request.handle.clone();
         let error = match dra::asked(request) {
             Ok(Asked::Provisioning) => {
@@ -320,7 +329,8 @@ impl Driver {
             Ok(standing) => {
                 self.requests.holds(peer, handle, Grant::new(standing.id, tag, &wanted), due(&standing));
                 let mut granted = wanted;
-                granted.lifetime_s = Some(u32::try_from(standing.remaining_ms.div_ceil(1_000)).unwrap_or(u32::MAX));
+                granted.lifetime_s =
+                    Some(u32::try_from(standing.remaining_ms.div_ceil(1_000)).unwrap_or(u32::MAX));
                 if let Some(amount) = &mut granted.reservation {
                     amount.rate_bps = standing.bps;
                 }
