@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 /// News that a door may be behind.
 const NEWS: usize = 1_024;
@@ -208,36 +208,39 @@ async fn follow(seat: Seat, tell: mpsc::Sender<Changed>) {
     let mut led = seat.watch();
     loop {
         let here = led.borrow_and_update().clone();
+        let mut has_changed = false;
         if let Some(here) = here
-            && let Ok(mut news) = here.domain.news().await
+            && let Ok(news) = here.domain.news().await
         {
             if tell.send(Changed::Begins).await.is_err() {
                 return;
             }
-            loop {
-                let news = tokio::select! {
-                    _ = led.changed() => break,
-                    () = tell.closed() => return,
-                    news = news.recv() => news,
-                };
-                let changed = match news.as_deref() {
-                    Ok(News::Told(Told::Gone { id, code, .. })) => Changed::Gone(*id, *code),
-                    Ok(News::Anew) | Err(RecvError::Lagged(_)) => Changed::Unsure,
-                    Ok(News::Told(_) | News::Node { .. } | News::Clients) => continue,
-                    // It ends; the seat says so.
-                    Err(RecvError::Closed) => break,
-                };
-                if tell.send(changed).await.is_err() {
-                    return;
-                }
-            }
+            has_changed = tokio::select! {
+                _ = led.changed() => true,
+                () = pass_on(news, &tell) => false,
+            };
         }
         if tell.send(Changed::Ends).await.is_err() {
             return;
         }
-        // A seat that is already another's is not waited for.
-        if !led.has_changed().unwrap_or(false) {
+        if !has_changed {
             tokio::select! { _ = led.changed() => {}, () = tell.closed() => return }
+        }
+    }
+}
+
+/// Passes on what concerns reservations until the domain or the door ends.
+async fn pass_on(mut news: broadcast::Receiver<Arc<News>>, tell: &mpsc::Sender<Changed>) {
+    loop {
+        let news = tokio::select! { news = news.recv() => news, () = tell.closed() => return };
+        let changed = match news.as_deref() {
+            Ok(News::Told(Told::Gone { id, code, .. })) => Changed::Gone(*id, *code),
+            Ok(News::Anew) | Err(RecvError::Lagged(_)) => Changed::Unsure,
+            Ok(News::Told(_) | News::Node { .. } | News::Clients) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        if tell.send(changed).await.is_err() {
+            return;
         }
     }
 }
