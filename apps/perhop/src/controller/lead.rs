@@ -3,7 +3,7 @@
 use super::ControllerError;
 use super::file::ControllerFile;
 use super::keeper::InStore;
-use perhop_broker::ledger::ClientChange;
+use perhop_broker::ledger::{ClientChange, Refusal};
 use perhop_io::clock;
 use perhop_serve::controller::{Seat, local_client};
 use perhop_serve::domain::{Domain, NotKept};
@@ -82,7 +82,7 @@ impl Leading {
         };
         let reservations = snapshot.reservations.len();
         let keeper = Arc::new(InStore(Arc::clone(&self.store)));
-        let file = Arc::clone(&self.file.borrow_and_update());
+        let mut file = Arc::clone(&self.file.borrow_and_update());
         let settings = perhop_broker::ledger::Settings { fence, ..file.domain.settings };
         let say = |why: &NotKept| warn!("decisions are not in the database: {}", why.message);
         let (domain, task) = Domain::load(settings, snapshot, file.marks.clone(), Arc::clone(&keeper), say)?;
@@ -95,28 +95,19 @@ impl Leading {
             }
         };
         let running = tokio::spawn(task.run(stopped));
-        let led = async {
-            let done = domain.change_client("file", ClientChange::Put(local_client())).await;
-            let done = match done {
-                Ok(_) => self.take_file(&domain, &file).await,
-                Err(refusal) => Err(refusal.message),
-            };
-            match done {
-                Err(why) if first && !self.is_standing_in(&domain).await => {
-                    return Err(ControllerError::Domain(why));
-                }
-                Err(why) => error!("the file's domain cannot be taken: {why}"),
-                Ok(()) => {}
+        let mut seated = match self.take_all(&domain, &file).await {
+            Err(refusal) if refusal.retry_after_ms > 0 => {
+                warn!("the file's domain is not taken yet: {}", refusal.message);
+                false
             }
-            self.seat.take(domain.clone(), keeper);
-            Ok(())
+            Err(refusal) if first && !self.is_standing_in(&domain).await => {
+                drop(end);
+                let _ = running.await;
+                let _ = self.store.resign(fence).await;
+                return Err(ControllerError::Domain(refusal.message));
+            }
+            taken => self.seat(&domain, &keeper, taken),
         };
-        if let Err(why) = led.await {
-            drop(end);
-            let _ = running.await;
-            let _ = self.store.resign(fence).await;
-            return Err(why);
-        }
         let mut running = running;
         let mut beat = tokio::time::interval(BEAT);
         let leads = loop {
@@ -128,12 +119,19 @@ impl Leading {
                         Err(perhop_store::Error::Fenced { .. }) => break false,
                         Err(error) => warn!("cannot renew the lease: {error}{}", super::because(&error)),
                     }
+                    // Nobody is answered from a domain that lacks what the file says for want of a database.
+                    if !seated {
+                        seated = match self.take_all(&domain, &file).await {
+                            Err(refusal) if refusal.retry_after_ms > 0 => false,
+                            taken => self.seat(&domain, &keeper, taken),
+                        };
+                    }
                 }
                 Ok(()) = self.file.changed() => {
-                    let file = Arc::clone(&self.file.borrow_and_update());
+                    file = Arc::clone(&self.file.borrow_and_update());
                     match self.take_file(&domain, &file).await {
                         Ok(()) => info!("the file is read again"),
-                        Err(why) => error!("the file's domain cannot be taken: {why}"),
+                        Err(refusal) => error!("the file's domain cannot be taken: {}", refusal.message),
                     }
                 }
             }
@@ -154,14 +152,27 @@ impl Leading {
         domain.look(|ledger| !ledger.is_open()).await.unwrap_or(true)
     }
 
-    async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), String> {
-        domain.set_marks(file.marks.clone()).await.map_err(|refusal| refusal.message)?;
+    /// Begins to answer; what a file says that is wrong is no reason not to.
+    fn seat(&self, domain: &Domain, keeper: &Arc<InStore>, taken: Result<(), Refusal>) -> bool {
+        if let Err(refusal) = taken {
+            error!("the file's domain cannot be taken: {}", refusal.message);
+        }
+        self.seat.take(domain.clone(), Arc::clone(keeper) as Arc<dyn perhop_serve::domain::Keeper>);
+        true
+    }
+
+    async fn take_all(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
+        domain.change_client("file", ClientChange::Put(local_client())).await?;
+        self.take_file(domain, file).await
+    }
+
+    async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
+        domain.set_marks(file.marks.clone()).await?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.
         if topology.nodes.is_empty() && topology.clients.is_empty() {
             return Ok(());
         }
-        let taken = domain.set_topology("file", Arc::new(topology.clone())).await;
-        taken.map(drop).map_err(|refusal| refusal.message)
+        domain.set_topology("file", Arc::new(topology.clone())).await.map(drop)
     }
 }
