@@ -26,11 +26,13 @@ mod flows;
 mod forward;
 mod idle;
 mod latency;
+mod ledger;
 mod load;
 mod machine;
 mod memory;
 mod meter;
 mod mlffr;
+mod postgres;
 mod report;
 mod router;
 mod schedule;
@@ -43,6 +45,7 @@ mod workers;
 
 pub use allocations::{Allocations, CountingAllocator, allocations};
 pub use error::BenchError;
+pub use postgres::PostgresServer;
 
 use report::Sink;
 
@@ -91,6 +94,8 @@ pub enum Bench {
     Workers(workers::Options),
     /// Reservations of flows by the traffic-control API
     Tcapi(tcapi::Options),
+    /// Reservations of a domain: decided, kept in a database, loaded from it
+    Ledger(ledger::Options),
 }
 
 /// Measures, and prints as it goes.
@@ -120,5 +125,6 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
         Bench::Tcapi(options) => tcapi::run(options, &mut Sink::new(options.json)),
+        Bench::Ledger(options) => ledger::run(options, &mut Sink::new(options.json)),
     }
 }
