@@ -4,6 +4,8 @@ CARGO ?= cargo
 SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_HOURS ?= 24
+TORTURE_SECONDS ?= 600
+TORTURE_POINTS ?= 1000
 DEMO_ARGS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -46,9 +48,10 @@ scenarios: release ## the published measurements in full, beside the original (S
 	@$(PERHOP) lab run $(SCENARIOS)
 
 # One after the other: the second watches the memory of its process.
-soak: ## long run under changes, then a day of virtual time, release build (SOAK_SECONDS=600 SOAK_HOURS=24)
+soak: ## long run under changes, a day of virtual time, domains under torture, release build (SOAK_SECONDS=600 SOAK_HOURS=24 TORTURE_SECONDS=600 TORTURE_POINTS=1000)
 	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture --skip soak_day
 	PERHOP_SOAK_HOURS=$(SOAK_HOURS) $(CARGO) test --release --locked --package perhop-tests soak_day -- --nocapture
+	PERHOP_TORTURE_SECONDS=$(TORTURE_SECONDS) PERHOP_TORTURE_POINTS=$(TORTURE_POINTS) $(CARGO) test --release --locked --package perhop --test cli torture:: -- --nocapture --test-threads 1
 
 # Each sweep varies one thing. A bench that cannot run here (exit 3) says so and does not stop the others.
 bench: release ## speed of packet path and simulator, one JSON object a line (needs an otherwise idle machine)
@@ -71,6 +74,7 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run load; \
 	run workers; \
 	run tcapi; \
+	run ledger; \
 	for io in af_packet af_xdp; do \
 		run veth --io $$io; \
 		run idle --io $$io; \

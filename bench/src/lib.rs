@@ -27,11 +27,13 @@ mod flows;
 mod forward;
 mod idle;
 mod latency;
+mod ledger;
 mod load;
 mod machine;
 mod memory;
 mod meter;
 mod mlffr;
+mod postgres;
 mod report;
 mod router;
 mod schedule;
@@ -44,6 +46,7 @@ mod workers;
 
 pub use allocations::{Allocations, CountingAllocator, allocations};
 pub use error::BenchError;
+pub use postgres::PostgresServer;
 
 use report::Sink;
 
@@ -94,6 +97,8 @@ pub enum Bench {
     Tcapi(tcapi::Options),
     /// Requests of a domain by COPS, and the memory of clients that do nothing
     Cops(cops::Options),
+    /// Reservations of a domain: decided, kept in a database, loaded from it
+    Ledger(ledger::Options),
 }
 
 /// Measures, and prints as it goes.
@@ -124,5 +129,6 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
         Bench::Tcapi(options) => tcapi::run(options, &mut Sink::new(options.json)),
         Bench::Cops(options) => cops::run(options, &mut Sink::new(options.json)),
+        Bench::Ledger(options) => ledger::run(options, &mut Sink::new(options.json)),
     }
 }

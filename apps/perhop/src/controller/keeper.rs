@@ -1,10 +1,12 @@
 //! The controller's database as a domain's keeper.
 
-use perhop_broker::record::{AuditRow, Group};
+use perhop_broker::record::{AuditRow, Change, Group};
 use perhop_serve::domain::{Keeper, NotKept, Writing};
 use perhop_store::{Error, Store};
+use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
+use tracing::info;
 
 /// See the module.
 pub struct InStore(pub Arc<Store>);
@@ -14,6 +16,31 @@ fn not_kept(error: &Error) -> NotKept {
     NotKept { code: error.code(), retry_after_ms: error.retry_after_ms(), message }
 }
 
+/// Says what was refused. Rows of the audit log are bounded a client and second already, and the next one says how many are missing.
+fn log_refusals(group: &Group) {
+    for change in &group.changes {
+        if let Change::Audit(row) = change
+            && let Some(code) = row.refused
+        {
+            let detail: Value = serde_json::from_str(&row.detail).unwrap_or_default();
+            let text = |key: &str| detail[key].as_str();
+            let number = |key: &str| detail[key].as_u64();
+            info!(
+                client = row.who,
+                what = row.what,
+                code = %code,
+                link = text("link"),
+                class = text("class"),
+                asked_bps = number("asked").filter(|bps| *bps > 0),
+                free_bps = number("free"),
+                unlogged = number("unlogged"),
+                "refused: {}",
+                text("message").unwrap_or_default()
+            );
+        }
+    }
+}
+
 impl Keeper for InStore {
     fn write<'a>(&'a self, group: &'a Group) -> Writing<'a> {
         Box::pin(async move {
@@ -21,7 +48,11 @@ impl Keeper for InStore {
                 match self.0.write(group).await {
                     // The same group again tells whether it was written.
                     Err(Error::Doubtful { .. }) => tokio::time::sleep(DOUBT).await,
-                    done => return done.map_err(|error| not_kept(&error)),
+                    Ok(()) => {
+                        log_refusals(group);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(not_kept(&error)),
                 }
             }
         })

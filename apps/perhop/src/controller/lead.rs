@@ -89,7 +89,7 @@ impl Leading {
         };
         let reservations = snapshot.reservations.len();
         let keeper = Arc::new(InStore(Arc::clone(&self.store)));
-        let file = Arc::clone(&self.file.borrow_and_update());
+        let mut file = Arc::clone(&self.file.borrow_and_update());
         let settings = perhop_broker::ledger::Settings { fence, ..file.domain.settings };
         let say = |why: &NotKept| warn!("decisions are not in the database: {}", why.message);
         let (domain, task) = Domain::load(settings, snapshot, file.marks.clone(), Arc::clone(&keeper), say)?;
@@ -104,15 +104,15 @@ impl Leading {
         // It hears until the domain is led no more.
         tokio::spawn(self.camara.clone().follow(task.news()));
         let running = tokio::spawn(task.run(stopped));
-        let taken = match domain.change_client("file", ClientChange::Put(local_client())).await {
-            Ok(_) => self.take_file(&domain, &file).await,
-            Err(refusal) => Err(refusal),
-        };
-        // The file is taken later where it is the database that keeps it from being taken now.
+        // The file is taken later where it is the database that keeps it from being taken now. Until then nobody is answered
+        // from a domain that lacks what it says.
         let mut owed = false;
-        match taken {
+        match self.take_file(&domain, &file).await {
             Ok(()) => {}
-            Err(refusal) if refusal.retry_after_ms > 0 => owed = true,
+            Err(refusal) if refusal.retry_after_ms > 0 => {
+                warn!("the file's domain is not taken yet: {}", refusal.message);
+                owed = true;
+            }
             Err(refusal) if first => {
                 drop(end);
                 let _ = running.await;
@@ -121,7 +121,10 @@ impl Leading {
             }
             Err(refusal) => error!("the file's domain cannot be taken: {}", refusal.message),
         }
-        self.seat.take(domain.clone(), keeper);
+        let mut seated = !owed;
+        if seated {
+            self.seat.take(domain.clone(), Arc::clone(&keeper) as _);
+        }
         let mut running = running;
         let mut beat = tokio::time::interval(BEAT);
         let mut tidied = tokio::time::Instant::now();
@@ -132,6 +135,9 @@ impl Leading {
                 _ = beat.tick() => {
                     if std::mem::take(&mut owed) {
                         owed = self.take_file_again(&domain).await;
+                        if !owed && !std::mem::replace(&mut seated, true) {
+                            self.seat.take(domain.clone(), Arc::clone(&keeper) as _);
+                        }
                     }
                     if tidied.elapsed() >= TIDY {
                         tidied = tokio::time::Instant::now();
@@ -170,6 +176,7 @@ impl Leading {
 
     /// All of it, or nothing where what it has of nodes and links cannot be had.
     async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
+        domain.change_client("file", ClientChange::Put(local_client())).await?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.
         if !(topology.nodes.is_empty() && topology.clients.is_empty()) {

@@ -13,18 +13,19 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-const NODES: [&str; 3] = ["west", "core", "east"];
+pub(super) const NODES: [&str; 3] = ["west", "core", "east"];
 
 /// `examples/domain` with names of this process, and a host behind each edge.
-struct Domain {
-    scratch: Scratch,
-    name: String,
+pub(super) struct Domain {
+    pub(super) scratch: Scratch,
+    pub(super) name: String,
     namespaces: Vec<Namespace>,
-    hosts: [Namespace; 2],
-    running: Vec<Running>,
+    pub(super) hosts: [Namespace; 2],
+    /// Controller, routers and agents, in the order of the nodes.
+    pub(super) running: Vec<Running>,
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what}");
@@ -33,7 +34,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A controller in a folder, as `perhop controller run` starts it.
-fn controller(scratch: &Scratch, name: &str, more: &[&str]) -> Running {
+pub(super) fn controller(scratch: &Scratch, name: &str, more: &[&str]) -> Running {
     let folder = scratch.0.to_str().unwrap();
     let log = std::fs::File::create(scratch.0.join("controller.log")).unwrap();
     let args = [&["controller", "run", folder, "--name", name], more].concat();
@@ -42,16 +43,16 @@ fn controller(scratch: &Scratch, name: &str, more: &[&str]) -> Running {
     running
 }
 
-fn reserve(controller: &str, words: &[&str]) -> Ended {
+pub(super) fn reserve(controller: &str, words: &[&str]) -> Ended {
     perhop(&[&["reserve"], words, &["--controller", controller]].concat())
 }
 
-fn socket(name: &str) -> PathBuf {
+pub(super) fn socket(name: &str) -> PathBuf {
     PathBuf::from("/run/perhop").join(format!("{name}.controller"))
 }
 
 impl Domain {
-    fn new(test: &str) -> Option<Self> {
+    pub(super) fn new(test: &str) -> Option<Self> {
         if !is_privileged_for_net() {
             skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
             return None;
@@ -96,11 +97,11 @@ impl Domain {
         Some(domain)
     }
 
-    fn router(&self, node: &str) -> String {
+    pub(super) fn router(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }
 
-    fn start_router(&self, number: usize) -> Running {
+    pub(super) fn start_router(&self, number: usize) -> Running {
         let (node, name) = (NODES[number], self.router(NODES[number]));
         let file = self.scratch.0.join(format!("{node}.toml"));
         let args = ["router", "run", file.to_str().unwrap(), "--name", &name];
@@ -110,10 +111,12 @@ impl Domain {
         running
     }
 
-    fn start_agent(&self, node: &str) -> Running {
+    pub(super) fn start_agent(&self, node: &str) -> Running {
         let file = self.scratch.0.join(format!("{node}-agent.toml"));
         let args = ["agent", "run", file.to_str().unwrap(), "--router", &self.router(node)];
-        Running::of(command(&args).stdout(Stdio::null()).stderr(Stdio::null()))
+        let log = self.scratch.0.join(format!("{node}-agent.log"));
+        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        Running::of(command(&args).stdout(Stdio::null()).stderr(log))
     }
 
     /// What a router shows.
@@ -137,7 +140,8 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         self.running.clear();
-        for name in NODES.map(|node| self.router(node)).iter().chain([&self.name]) {
+        let standby = format!("{}-standby", self.name);
+        for name in NODES.map(|node| self.router(node)).iter().chain([&self.name, &standby]) {
             for ending in ["sock", "lock", "state.json", "state.new", "controller", "controller.lock"] {
                 let _ = std::fs::remove_file(format!("/run/perhop/{name}.{ending}"));
             }
@@ -353,8 +357,15 @@ fn an_empty_folder_is_a_domain_and_what_is_wrong_is_said() {
         &["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "1 Mbit/s"],
     );
     assert_eq!(made.code, Some(0), "{}", made.err);
+    let much = ["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "5 Mbit/s"];
+    assert_eq!(reserve(&name, &much).code, Some(1));
     running.signal(Signal::TERM);
     assert_eq!(running.end(), Some(0));
+    let log = std::fs::read_to_string(scratch.0.join("controller.log")).unwrap();
+    let refused = log.lines().find(|line| line.contains("no_capacity")).unwrap_or_else(|| panic!("{log}"));
+    for word in ["local", "reserve", "west/wan", "voice", "5000000", "2000000"] {
+        assert!(refused.contains(word), "{word}: {refused}");
+    }
     assert!(!socket(&name).exists());
     assert!(scratch.0.join("domain.db").exists());
     let gone = reserve(&name, &["list"]);

@@ -22,6 +22,7 @@ mod record;
 mod router;
 mod shown;
 mod tcapi;
+mod torture;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -104,6 +104,11 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end: the code, none if a signal killed it.
     pub fn end(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;

@@ -46,8 +46,9 @@ impl Ledger {
         }
         let (who, unlogged) = (owner.name.to_string(), std::mem::take(&mut owner.unlogged));
         let mut detail = Json::new();
-        if let Request::Reserve(reserve) = request {
-            detail.reserve(reserve);
+        match request {
+            Request::Reserve(reserve) => detail.reserve(reserve),
+            _ => detail.text("class", &refusal.class),
         }
         detail.text("link", &refusal.link);
         detail.number("asked", refusal.asked_bps);

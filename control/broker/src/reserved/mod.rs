@@ -46,8 +46,8 @@ pub struct Reserved {
     /// Flows that the router has.
     flows: BTreeMap<u64, Flow>,
     owed: Owed,
-    /// Items on their way, each with the number of its operations.
-    sent: Vec<(Item, usize)>,
+    /// Items on their way, each as the router will have it and with the number of its operations.
+    sent: Vec<(Sent, usize)>,
     /// One item goes at a time: of several that were refused nobody knows which is at fault.
     careful: bool,
     quiet_until: Instant,
@@ -55,6 +55,22 @@ pub struct Reserved {
     told: (Standing, Instant),
     next_look: Instant,
     notices: Vec<Notice>,
+}
+
+/// An item as it was wished for: what is wanted may be another by the time it is committed.
+#[derive(Debug)]
+enum Sent {
+    Class(Name, Option<AllocationSpec>),
+    Flow(u64, Option<Flow>),
+}
+
+impl Sent {
+    fn item(&self) -> Item {
+        match self {
+            Sent::Class(class, _) => Item::Class(class.clone()),
+            Sent::Flow(id, _) => Item::Flow(*id),
+        }
+    }
 }
 
 /// How the router stands is told so often at most.
@@ -269,7 +285,14 @@ impl<N: From<Notice>> Part<N> for Reserved {
         self.sent.clear();
         for item in due {
             let of_item = self.operations(now, &item);
-            self.sent.push((item, of_item.len()));
+            let sent = match item {
+                Item::Class(class) => {
+                    let share = self.share(&class);
+                    Sent::Class(class, share)
+                }
+                Item::Flow(id) => Sent::Flow(id, self.wanted.flows.get(&id).map(Flow::of)),
+            };
+            self.sent.push((sent, of_item.len()));
             ops.extend(of_item);
         }
         ops
@@ -277,16 +300,13 @@ impl<N: From<Notice>> Part<N> for Reserved {
 
     fn committed(&mut self, _now: Instant) {
         self.careful = false;
-        for (item, _) in std::mem::take(&mut self.sent) {
-            match &item {
-                Item::Class(class) => match self.share(class) {
-                    Some(share) => drop(self.shares.insert(class.clone(), share)),
-                    None => drop(self.shares.remove(class)),
-                },
-                Item::Flow(id) => match self.wanted.flows.get(id) {
-                    Some(wanted) => drop(self.flows.insert(*id, Flow::of(wanted))),
-                    None => drop(self.flows.remove(id)),
-                },
+        for (sent, _) in std::mem::take(&mut self.sent) {
+            let item = sent.item();
+            match sent {
+                Sent::Class(class, Some(share)) => drop(self.shares.insert(class, share)),
+                Sent::Class(class, None) => drop(self.shares.remove(&class)),
+                Sent::Flow(id, Some(flow)) => drop(self.flows.insert(id, flow)),
+                Sent::Flow(id, None) => drop(self.flows.remove(&id)),
             }
             self.owed.set(&item, false);
             self.compare(&item);
@@ -308,11 +328,11 @@ impl<N: From<Notice>> Part<N> for Reserved {
             let of_item: Vec<ErrorItem> =
                 errors.iter().filter(|e| e.op.is_some_and(|op| own.contains(&op))).cloned().collect();
             if !of_item.is_empty() {
-                blamed.push((item.clone(), of_item));
+                blamed.push((item.item(), of_item));
             }
         }
         if let ([(only, _)], []) = (&sent[..], &blamed[..]) {
-            blamed.push((only.clone(), errors.to_vec()));
+            blamed.push((only.item(), errors.to_vec()));
         }
         self.careful = blamed.is_empty();
         if self.careful {

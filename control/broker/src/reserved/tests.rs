@@ -435,3 +435,26 @@ proptest! {
         prop_assert!(world.session.is_settled());
     }
 }
+
+#[test]
+fn what_is_wanted_anew_while_a_wish_is_on_its_way_is_owed_when_that_is_committed() {
+    let mut contract = Contract::new(1);
+    let query = StateQuery { limit: Some(10_000), ..StateQuery::default() };
+    let page = contract.control.state(&query).expect("a page");
+    let now = Instant::ZERO;
+    let mut part = Reserved::new(now);
+    Part::<Notice>::objects(&mut part, now, &page.objects);
+    let share = |bps| DomainNews::Share { port: name("wan"), class: name("voice"), bps: Rate(bps) };
+    for news in [DomainNews::Begin, share(1_000), DomainNews::Complete] {
+        Part::<Notice>::domain(&mut part, now, &news);
+    }
+    for bps in [2_000, 3_000] {
+        assert_eq!(Part::<Notice>::wants(&mut part, now).len(), 1);
+        Part::<Notice>::domain(&mut part, now, &share(bps));
+        Part::<Notice>::committed(&mut part, now);
+        assert!(!part.standing().settled, "{bps} bit/s are wanted, and less is there");
+    }
+    assert_eq!(Part::<Notice>::wants(&mut part, now).len(), 1);
+    Part::<Notice>::committed(&mut part, now);
+    assert!(part.standing().settled && Part::<Notice>::wants(&mut part, now).is_empty());
+}
