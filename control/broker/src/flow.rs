@@ -1,8 +1,8 @@
 //! What a domain keeps with a reservation: for which packets it is.
 
+use crate::record::ReservationRow;
 use ipnet::IpNet;
 use perhop_agent::DomainFlow;
-use perhop_broker::record::ReservationRow;
 use perhop_model::{FilterMatch, Name, PortRange};
 use perhop_units::{Dscp, Rate};
 use serde::{Deserialize, Serialize};
@@ -35,16 +35,17 @@ pub struct Flow {
 pub type Marks = BTreeMap<String, Dscp>;
 
 /// Packets: an absent field is any.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Packets {
     /// Source prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub src: Option<IpNet>,
     /// Destination prefix, of the same family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub dst: Option<IpNet>,
     /// Transport protocol, 0 to 255: 6 is TCP, 17 is UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,8 +153,8 @@ impl Flow {
         if row.twin.is_some_and(|twin| twin < row.id) { flow.turned() } else { flow }
     }
 
-    /// For an agent, `now_ms` being the time.
-    pub(super) fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
+    /// For an agent, `now_ms` being the time; none = its packets are not told from others.
+    pub fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
         if self.packets.is_empty() {
             return None;
         }
