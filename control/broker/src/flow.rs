@@ -3,6 +3,7 @@
 use crate::record::ReservationRow;
 use ipnet::IpNet;
 use perhop_agent::DomainFlow;
+use perhop_config::TableReader;
 use perhop_model::{FilterMatch, Name, PortRange};
 use perhop_units::{Dscp, Rate};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,26 @@ pub struct Flow {
 
 /// Code points that packets get, by logical class.
 pub type Marks = BTreeMap<String, Dscp>;
+
+/// Most classes that have code points.
+const MAX_CLASSES: usize = 64;
+
+/// Reads the tables `class` of a domain's file, which may have others too.
+pub fn read_marks(root: &mut TableReader<'_>) -> Marks {
+    let tables = root.named_tables("class");
+    if tables.len() > MAX_CLASSES {
+        let error = root.error("class", format!("has {} classes", tables.len()));
+        root.diagnostics().push(error.allowed(format!("at most {MAX_CLASSES}")));
+    }
+    let mut marks = Marks::new();
+    for (name, mut table) in tables {
+        if let Some(dscp) = table.required::<Dscp>("dscp", "\"EF\"") {
+            marks.insert(name.value.to_owned(), dscp.value);
+        }
+        table.finish();
+    }
+    marks
+}
 
 /// Packets: an absent field is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,18 +3,16 @@
 use crate::error::AppError;
 use crate::output::progress;
 use crate::text_file::read_text;
+use perhop_broker::flow::read_marks;
 use perhop_broker::topology::{DomainFile, read as read_domain};
 use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader, TextError};
 use perhop_serve::Identity;
 use perhop_serve::domain::Marks;
-use perhop_units::Dscp;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Most addresses at which a controller listens.
 const MAX_LISTENERS: usize = 64;
-/// Most classes that have code points.
-const MAX_CLASSES: usize = 64;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -65,7 +63,7 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let mut root = document.root(&diagnostics);
     let (name, database) = controller(&mut root, folder);
     let listeners = listeners(&mut root, folder);
-    let marks = marks(&mut root);
+    let marks = read_marks(&mut root);
     let domain = read_domain(&mut root);
     root.finish();
     let file = ControllerFile { name, database, listeners, domain, marks };
@@ -103,22 +101,6 @@ fn listeners(root: &mut TableReader<'_>, folder: &Path) -> Vec<Listen> {
         root.diagnostics().push(error.allowed(format!("at most {MAX_LISTENERS}")));
     }
     tables.into_iter().filter_map(|table| listen(table, folder)).collect()
-}
-
-fn marks(root: &mut TableReader<'_>) -> Marks {
-    let tables = root.named_tables("class");
-    if tables.len() > MAX_CLASSES {
-        let error = root.error("class", format!("has {} classes", tables.len()));
-        root.diagnostics().push(error.allowed(format!("at most {MAX_CLASSES}")));
-    }
-    let mut marks = Marks::new();
-    for (name, mut table) in tables {
-        if let Some(dscp) = table.required::<Dscp>("dscp", "\"EF\"") {
-            marks.insert(name.value.to_owned(), dscp.value);
-        }
-        table.finish();
-    }
-    marks
 }
 
 fn listen(mut table: TableReader<'_>, folder: &Path) -> Option<Listen> {

@@ -8,9 +8,9 @@ mod machine;
 mod news;
 mod run;
 
-pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use known::{Caller, Credential, Role, token_sha256};
 pub use news::{News, Whole};
+pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use run::{DomainTask, Keeper, NotKept, Writing};
 
 use known::Known;
