@@ -89,6 +89,7 @@ impl Dumbbell {
             traffic: (0..usize::from(self.flows)).map(|flow| self.traffic(flow, end)).collect(),
             faults: Vec::new(),
             programs: Vec::new(),
+            reservations: Vec::new(),
             probes: Probes { links: vec![LinkIndex(0)], ..Probes::default() },
             expect: Vec::new(),
             variants: Vec::new(),

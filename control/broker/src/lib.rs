@@ -42,8 +42,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod flow;
 pub mod lease;
 pub mod ledger;
+pub mod nodes;
 pub mod peer;
 pub mod quota;
 pub mod record;

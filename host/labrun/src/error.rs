@@ -14,6 +14,12 @@ pub enum LabError {
         /// What the kernel said.
         source: NetlinkError,
     },
+    /// There are controllers in the simulator only.
+    #[error("the controller \"{node}\" runs in the simulator only: leave out --mode netns")]
+    Controller {
+        /// Its node.
+        node: String,
+    },
     /// Building or reading the network failed.
     #[error("{doing}: {source}")]
     Network {

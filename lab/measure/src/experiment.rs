@@ -6,6 +6,7 @@ use crate::groups::groups;
 use crate::judge::{is_excused, judge};
 use crate::links::links;
 use crate::recording::{ProgramFailure, Recording};
+use crate::reserved::reserved;
 use crate::warnings;
 use perhop_report::details::PRODUCT;
 use perhop_report::result::{Expectation, ScenarioResult, Variant};
@@ -27,6 +28,7 @@ impl Configuration {
             links: links(&self.scenario, recordings),
             agents: agents(recordings),
             admissions: admissions(recordings),
+            reserved: reserved(recordings),
         }
     }
 }
@@ -136,6 +138,7 @@ impl Experiment {
             playout,
             agents: product.agents,
             admissions: product.admissions,
+            reserved: product.reserved,
             variants: variants.map(|(name, c)| (name.clone(), c.variant(part(c)))).collect(),
             ..ScenarioResult::default()
         };

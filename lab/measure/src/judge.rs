@@ -2,7 +2,8 @@
 
 use perhop_allocate::fluid::Spread;
 use perhop_report::result::{
-    AdmissionResult, AgentResult, Expectation, GroupResult, LinkResult, ScenarioResult, Variant,
+    AdmissionResult, AgentResult, Expectation, GroupResult, LinkResult, ReservedResult, ScenarioResult,
+    Variant,
 };
 use perhop_scenario::figures::{Formula, OVER};
 use perhop_scenario::{Expect, Target};
@@ -51,13 +52,13 @@ pub fn figure(result: &ScenarioResult, path: &str) -> Option<f64> {
     {
         return in_variant(variant, rest);
     }
-    let ScenarioResult { groups, links, agents, admissions, .. } = result;
-    Figures { groups, links, agents, admissions }.at(path)
+    let ScenarioResult { groups, links, agents, admissions, reserved, .. } = result;
+    Figures { groups, links, agents, admissions, reserved }.at(path)
 }
 
 fn in_variant(variant: &Variant, path: &str) -> Option<f64> {
-    let Variant { groups, links, agents, admissions } = variant;
-    Figures { groups, links, agents, admissions }.at(path)
+    let Variant { groups, links, agents, admissions, reserved } = variant;
+    Figures { groups, links, agents, admissions, reserved }.at(path)
 }
 
 /// The figures of one configuration.
@@ -66,6 +67,7 @@ struct Figures<'a> {
     links: &'a [LinkResult],
     agents: &'a [AgentResult],
     admissions: &'a [AdmissionResult],
+    reserved: &'a [ReservedResult],
 }
 
 impl Figures<'_> {
@@ -80,6 +82,11 @@ impl Figures<'_> {
                 &self.admissions.iter().find(|admission| admission.node == node)?.figures(),
                 figure,
             );
+        }
+        if let Some((of, figure)) = path.rsplit_once('.')
+            && let Some(one) = self.reserved.iter().find(|one| one.of == of)
+        {
+            return one.figures.get(figure).copied();
         }
         if let Some(path) = path.strip_prefix("link.") {
             // Longest name first, because names may contain dots.

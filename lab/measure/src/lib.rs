@@ -13,6 +13,7 @@ pub mod judge;
 pub mod links;
 pub mod recognition;
 pub mod recording;
+mod reserved;
 mod sections;
 mod segments;
 mod selection;

@@ -24,6 +24,8 @@ pub struct Recording {
     pub assignments: Vec<AssignmentRecord>,
     /// One entry for each router that admits recognised flows one by one.
     pub admissions: Vec<AdmissionRecord>,
+    /// One entry for each `[[reservation]]`, and one for each controller.
+    pub reserved: Vec<ReservedRecord>,
     /// Simulated time that a world's own events cover, for speed figures: events handled.
     pub events: u64,
     /// Connections that an application could not open because it had opened as many as it may, by traffic.
@@ -262,6 +264,17 @@ pub struct AdmissionRecord {
     pub intervals: u64,
     /// See `intervals`.
     pub intervals_over_cap: u64,
+}
+
+/// What became of reservations in one repetition, from its beginning to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservedRecord {
+    /// `reservation.NAME` or `controller.NODE`.
+    pub of: String,
+    /// Counts by name.
+    pub figures: Vec<(&'static str, u64)>,
+    /// What was said to who asked, with the time, a sentence each.
+    pub said: Vec<String>,
 }
 
 /// A queue over time: smallest, largest and last length of each interval from the start of the repetition.

@@ -41,6 +41,7 @@ pub(crate) fn scenario(traffic: Vec<Traffic>) -> Scenario {
         traffic,
         faults: Vec::new(),
         programs: Vec::new(),
+        reservations: Vec::new(),
         probes: Probes::default(),
         expect: Vec::new(),
         variants: Vec::new(),

@@ -1,7 +1,7 @@
 //! Results figure by figure.
 
 use crate::columns::columns;
-use crate::result::{AdmissionResult, AgentResult, GroupResult, LinkResult, ScenarioResult};
+use crate::result::{AdmissionResult, AgentResult, GroupResult, LinkResult, ReservedResult, ScenarioResult};
 use crate::summary::figure;
 use std::collections::BTreeMap;
 
@@ -45,10 +45,12 @@ fn figures(result: &ScenarioResult) -> Vec<(String, f64)> {
     let mut all = Vec::new();
     of_configuration("", (&result.groups, &result.links), &mut all);
     of_routers("", &result.agents, &result.admissions, &mut all);
+    of_domains("", &result.reserved, &mut all);
     for (name, variant) in result.variants.iter() {
         let prefix = format!("{name}.");
         of_configuration(&prefix, (&variant.groups, &variant.links), &mut all);
         of_routers(&prefix, &variant.agents, &variant.admissions, &mut all);
+        of_domains(&prefix, &variant.reserved, &mut all);
     }
     all
 }
@@ -96,6 +98,14 @@ fn of_routers(
     }
     for admission in admissions {
         add(&format!("{prefix}admission.{}", admission.node), &admission.figures(), all);
+    }
+}
+
+/// What became of reservations.
+fn of_domains(prefix: &str, reserved: &[ReservedResult], all: &mut Vec<(String, f64)>) {
+    for one in reserved {
+        let of = &one.of;
+        all.extend(one.figures.iter().map(|(name, value)| (format!("{prefix}{of}.{name}"), *value)));
     }
 }
 

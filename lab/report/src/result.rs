@@ -60,6 +60,9 @@ pub struct ScenarioResult {
     /// Routers that admit recognised flows one by one, in the product configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admissions: Vec<AdmissionResult>,
+    /// Reservations and controllers in the product configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<ReservedResult>,
     /// Other configurations of the same network, such as `baseline`.
     pub variants: Variants,
     /// Expected values and whether they hold.
@@ -170,6 +173,9 @@ pub struct Variant {
     /// Its routers that admit recognised flows one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admissions: Vec<AdmissionResult>,
+    /// Its reservations and controllers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<ReservedResult>,
 }
 
 /// A group of like flows. A group in both directions has `name.up` and `name.down` beside `name`.
@@ -475,6 +481,17 @@ impl AdmissionResult {
             ("over_cap_pct", self.over_cap_pct),
         ]
     }
+}
+
+/// What became of a `[[reservation]]`, or what a controller did, from the beginning to the end; means over repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReservedResult {
+    /// `reservation.NAME` or `controller.NODE`.
+    pub of: String,
+    /// Counts by name.
+    #[serde(serialize_with = "rounded_map")]
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// One expected value.

@@ -205,6 +205,7 @@ pub(crate) fn directory(seconds: usize, repetitions: u32, queues: usize) -> Resu
         links: c.links.iter().filter(|l| l.repetition.is_none()).map(|l| l.result.clone()).collect(),
         agents: c.agents.iter().filter(|a| a.repetition.is_none()).map(|a| a.result.clone()).collect(),
         admissions: Vec::new(),
+        reserved: Vec::new(),
     };
     let expect = |metric: &str, target: Option<&str>, ok| Expectation {
         metric: metric.into(),

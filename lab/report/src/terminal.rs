@@ -2,7 +2,7 @@
 //! expected values.
 
 use crate::columns::columns;
-use crate::result::{AdmissionResult, AgentResult, GroupResult, ScenarioResult};
+use crate::result::{AdmissionResult, AgentResult, GroupResult, ReservedResult, ScenarioResult};
 use crate::summary::figure;
 
 /// Tables of a result: groups, then classes of agents, admission and expected values where there are any. Lines end in a newline.
@@ -15,6 +15,10 @@ pub fn scenario_tables(result: &ScenarioResult) -> String {
     if !result.admissions.is_empty() {
         out.push('\n');
         out.push_str(&columns(&admissions(result), 2));
+    }
+    if !result.reserved.is_empty() {
+        out.push('\n');
+        out.push_str(&columns(&reserved(result), 2));
     }
     if !result.expect.is_empty() {
         out.push('\n');
@@ -122,6 +126,22 @@ fn admissions(result: &ScenarioResult) -> Vec<Vec<String>> {
         for (name, variant) in result.variants.iter() {
             let same = variant.admissions.iter().find(|a| a.node == admission.node);
             rows.extend(same.map(|admission| row(admission, name)));
+        }
+    }
+    rows
+}
+
+/// What became of reservations, and what controllers did.
+fn reserved(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let mut rows = vec![["reservation", "configuration", "counts"].map(str::to_owned).to_vec()];
+    let row = |one: &ReservedResult, configuration: &str| {
+        let counts = one.figures.iter().map(|(name, value)| format!("{name} {}", figure(Some(*value), 0)));
+        vec![one.of.clone(), configuration.to_owned(), counts.collect::<Vec<_>>().join(", ")]
+    };
+    for one in &result.reserved {
+        rows.push(row(one, result.label()));
+        for (name, variant) in result.variants.iter() {
+            rows.extend(variant.reserved.iter().find(|other| other.of == one.of).map(|one| row(one, name)));
         }
     }
     rows

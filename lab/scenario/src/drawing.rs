@@ -127,6 +127,7 @@ pub fn node_label(scenario: &Scenario, node: NodeIndex) -> String {
     match node.kind {
         NodeKind::Host => format!("({})", node.name),
         NodeKind::Forwarder => format!("[{}]", node.name),
+        NodeKind::Controller(_) => format!("<{}>", node.name),
         NodeKind::Router(_) => format!("[[{}]]", node.name),
     }
 }

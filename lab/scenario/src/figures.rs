@@ -139,6 +139,12 @@ pub const AGENT_FIGURES: [&str; 7] = [
 pub const ADMISSION_FIGURES: [&str; 5] =
     ["offered", "refused_pct", "dropped_pct", "dropped_of_offered_pct", "over_cap_pct"];
 
+/// Figures of a `[[reservation]]`, behind `reservation.NAME.`.
+pub const RESERVATION_FIGURES: [&str; 5] = ["asked", "granted", "refused", "shrunk", "ended"];
+
+/// Figures of a controller, behind `controller.NODE.`.
+pub const CONTROLLER_FIGURES: [&str; 2] = ["requests", "over_capacity"];
+
 /// Group that has the throughput of every traffic in its first direction.
 pub const TOTAL: &str = "total";
 

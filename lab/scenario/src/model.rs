@@ -4,6 +4,8 @@
 //! here knows a world: the simulator and the namespaces build the same network from it.
 
 use perhop_bandwidth::AgentFile;
+use perhop_broker::flow::Marks;
+use perhop_broker::topology::DomainFile;
 use perhop_config::Position;
 use perhop_quality::{Codec, Scoring};
 use perhop_traffic::{Captured, FrameTrace};
@@ -43,6 +45,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Programs to run in nodes of the namespaces.
     pub programs: Vec<Program>,
+    /// What is asked of controllers, in order of the file.
+    pub reservations: Vec<Reservation>,
     /// What to sample.
     pub probes: Probes,
     /// Expected values.
@@ -118,6 +122,56 @@ pub enum NodeKind {
     Forwarder,
     /// A Perhop router.
     Router(RouterConfig),
+    /// The controller of a domain, which forwards nothing.
+    Controller(ControllerConfig),
+}
+
+/// A controller with its domain. Routers of the domain are nodes of the same names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerConfig {
+    /// What the domain consists of, and how it decides. Its ports are links of the scenario.
+    pub domain: DomainFile,
+    /// Code points that packets with a reservation get, by class.
+    pub marks: Marks,
+    /// When it is away, from and until, in order of time and one after the other.
+    pub outages: Vec<(Duration, Duration)>,
+}
+
+/// Requests for bandwidth, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Name in results.
+    pub name: String,
+    /// Whom they ask.
+    pub controller: NodeIndex,
+    /// Where the traffic enters the domain, and from where is asked.
+    pub from: NodeIndex,
+    /// Where it leaves it.
+    pub to: NodeIndex,
+    /// Logical class.
+    pub class: String,
+    /// How much each asks for.
+    pub rate: Rate,
+    /// How much of the way back, with which it is both or none.
+    pub back: Option<Rate>,
+    /// What it may be shrunk to.
+    pub floor: Option<Rate>,
+    /// How important it is: 0 the least.
+    pub priority: u8,
+    /// How long it lives; none = as the domain says.
+    pub lifetime: Option<Duration>,
+    /// When the first asks.
+    pub at: Duration,
+    /// How many there are.
+    pub count: u32,
+    /// Time between two.
+    pub every: Duration,
+    /// Who is refused asks again after this time; none = never.
+    pub retry: Option<Duration>,
+    /// When all of them are given back; none = they live on.
+    pub release: Option<Duration>,
+    /// Position of the traffic whose packets they are for; none = they are not told from others of the class.
+    pub traffic: Option<usize>,
 }
 
 /// Configuration of a Perhop router: text of a router file. A port of the file is the link of the same name; a port

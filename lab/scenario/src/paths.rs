@@ -23,7 +23,7 @@ impl Paths {
             distance[to] = 0;
             let mut queue = VecDeque::from([to]);
             while let Some(at) = queue.pop_front() {
-                if at != to && scenario.nodes[at].kind == NodeKind::Host {
+                if at != to && matches!(scenario.nodes[at].kind, NodeKind::Host | NodeKind::Controller(_)) {
                     continue;
                 }
                 for &(link, end) in &links[at] {

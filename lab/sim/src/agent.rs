@@ -1,6 +1,6 @@
 //! The agent of a router as a part of its node: the very machine of `perhop agent run`, whose requests take no time.
 
-use perhop_agent::{ClassReading, Input, Readings, Router};
+use perhop_agent::{ClassReading, DomainNews, Input, Readings, Router};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_bandwidth::{Agent, AgentFile};
@@ -50,6 +50,11 @@ impl AgentNode {
         if self.agent.next_wakeup().is_some_and(|at| at <= now) {
             self.tell(now, Input::Tick, router);
         }
+    }
+
+    /// The controller of the domain has said something.
+    pub(crate) fn hear(&mut self, now: Instant, news: DomainNews, router: &mut VirtualRouter) {
+        self.tell(now, Input::Domain(news), router);
     }
 
     /// The window begins.

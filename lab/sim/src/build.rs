@@ -3,6 +3,7 @@
 use crate::agenda::Agenda;
 use crate::buffers::Buffers;
 use crate::capture::Capture;
+use crate::controller::Controller;
 use crate::datagrams::{Datagrams, MAX_STREAMS, Sender};
 use crate::error::SimError;
 use crate::frame::{Hop, mac};
@@ -78,9 +79,11 @@ impl World {
             check_books: options.check_books,
             sampling: true,
             sampled: Vec::new(),
+            controllers: Vec::new(),
         };
         world.add_links(scenario, options)?;
         world.add_nodes(scenario, options)?;
+        world.add_controllers(scenario)?;
         for (i, traffic) in scenario.traffic.iter().enumerate() {
             world.add_traffic(scenario, options, i, traffic)?;
         }
@@ -133,7 +136,7 @@ impl World {
     fn add_nodes(&mut self, scenario: &Scenario, options: &Options) -> Result<(), SimError> {
         for (i, node) in scenario.nodes.iter().enumerate() {
             let kind = match &node.kind {
-                NodeKind::Host => Kind::Host,
+                NodeKind::Host | NodeKind::Controller(_) => Kind::Host,
                 NodeKind::Forwarder => Kind::Forwarder,
                 NodeKind::Router(_) => {
                     let seed = |group| Stream::seed(options.seed, options.repetition, group + i as u64);
@@ -153,6 +156,18 @@ impl World {
                 books: Books::default(),
             });
             self.after_router(i);
+        }
+        Ok(())
+    }
+
+    fn add_controllers(&mut self, scenario: &Scenario) -> Result<(), SimError> {
+        for (i, node) in scenario.nodes.iter().enumerate() {
+            let NodeKind::Controller(config) = &node.kind else { continue };
+            let entity = self.entity(Who::Controller(self.controllers.len()));
+            let made = Controller::new(scenario, NodeIndex(i), config, &self.paths, entity);
+            let made = made.map_err(|why| SimError::Controller { node: node.name.clone(), why })?;
+            self.agenda.arm(entity, made.next_wakeup());
+            self.controllers.push(made);
         }
         Ok(())
     }

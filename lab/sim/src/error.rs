@@ -41,6 +41,14 @@ pub enum SimError {
         /// Paths and messages.
         refusals: String,
     },
+    /// A controller cannot begin.
+    #[error("controller \"{node}\": {why}")]
+    Controller {
+        /// The node.
+        node: String,
+        /// Why.
+        why: String,
+    },
     /// A link's discipline is not an element, or its arguments do not fit.
     #[error("link \"{link}\": discipline: {why}")]
     Discipline {

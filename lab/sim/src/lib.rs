@@ -11,6 +11,7 @@ mod agent;
 mod buffers;
 mod build;
 mod capture;
+mod controller;
 mod datagrams;
 mod error;
 mod frame;

@@ -223,6 +223,14 @@ impl RouterNode {
         }
     }
 
+    /// The controller of its domain has said something to its agent.
+    pub(crate) fn hear(&mut self, now: Instant, news: perhop_agent::DomainNews) {
+        self.router.run_until(now);
+        if let Some(agent) = &mut self.agent {
+            agent.hear(now, news, &mut self.router);
+        }
+    }
+
     /// The window begins: what was counted so far does not count.
     pub(crate) fn window_begins(&mut self) {
         self.admission.window_begins(&self.router);

@@ -1,6 +1,7 @@
 //! One repetition of a scenario, from time zero to its end.
 
 use crate::build::Options;
+use crate::controller::Controller;
 use crate::error::SimError;
 use crate::sample::LaneQueues;
 use crate::world::World;
@@ -120,6 +121,7 @@ fn finish(mut world: World, scenario: &Scenario, end: Instant, stopped: bool) ->
             agent.finish(&described.name, &mut recording);
         }
     }
+    recording.reserved = world.controllers.iter().flat_map(Controller::records).collect();
     recording.foreign = world.datagrams.foreign;
     recording.unopened = world.transport.unopened();
     recording.streams = world.datagrams.into_streams();

@@ -7,6 +7,7 @@
 use crate::agenda::{Agenda, Entity};
 use crate::buffers::Buffers;
 use crate::capture::Capture;
+use crate::controller::Controller;
 use crate::datagrams::Datagrams;
 use crate::error::SimError;
 use crate::frame::{FRAME_LEN, IP_LEN, datagram, mac};
@@ -45,6 +46,8 @@ pub(crate) enum Who {
     End(usize),
     /// A driver of connections.
     Application(usize),
+    /// The controller of a domain.
+    Controller(usize),
     /// What the scenario says.
     Script,
     /// Segments between hosts and their first links.
@@ -87,6 +90,7 @@ pub(crate) struct World {
     pub(crate) check_books: bool,
     pub(crate) sampling: bool,
     pub(crate) sampled: Vec<LaneQueues>,
+    pub(crate) controllers: Vec<Controller>,
 }
 
 impl World {
@@ -113,6 +117,7 @@ impl World {
                 Who::Sender(sender) => self.emit(sender),
                 Who::End(end) => self.wake_end(end),
                 Who::Application(application) => self.wake_application(application),
+                Who::Controller(controller) => self.wake_controller(controller)?,
                 Who::Script => self.play()?,
                 Who::AccessLines => self.wake_access_lines(),
             }
@@ -376,6 +381,7 @@ impl World {
                 router.link_rate(self.now, LinkIndex(lane / 2), lane % 2, rate)?;
                 self.after_router(near);
             }
+            self.tell_controllers(near, lane, rate.0);
         }
         if self.lanes[lane].front.is_some() {
             self.drain_front(lane);
@@ -384,6 +390,30 @@ impl World {
         if let Some(at) = state.way.next_arrival() {
             self.agenda.arm(state.entity, at);
         }
+        Ok(())
+    }
+
+    /// The controllers of a router hear that one of its links has another rate.
+    fn tell_controllers(&mut self, near: usize, lane: usize, bps: u64) {
+        for controller in &mut self.controllers {
+            controller.link_rate(self.now, near, lane / 2, bps);
+            self.agenda.arm(controller.entity, controller.next_wakeup());
+        }
+    }
+
+    fn wake_controller(&mut self, index: usize) -> Result<(), SimError> {
+        let controller = &mut self.controllers[index];
+        let woken = controller.wake(self.now);
+        let node = controller.name().to_owned();
+        let delivered = woken.map_err(|why| SimError::Controller { node, why })?;
+        for (node, news) in delivered {
+            if let Kind::Router(router) = &mut self.nodes[node].kind {
+                router.hear(self.now, news);
+                self.after_router(node);
+            }
+        }
+        let controller = &self.controllers[index];
+        self.agenda.arm(controller.entity, controller.next_wakeup());
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::error::AppError;
 use crate::output::progress;
 use crate::text_file::read_text;
+use perhop_broker::flow::read_marks;
 use perhop_broker::topology::{DomainFile, read as read_domain};
 use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader, TextError};
 use perhop_cops::dra::DEFAULT_CLIENT_TYPE;
@@ -10,14 +11,11 @@ use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
 use perhop_serve::controller::camara::CamaraSettings;
 use perhop_serve::domain::Marks;
-use perhop_units::Dscp;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Most addresses at which a controller listens.
 const MAX_LISTENERS: usize = 64;
-/// Most classes that have code points.
-const MAX_CLASSES: usize = 64;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -87,7 +85,7 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let (name, database) = controller(&mut root, folder);
     let listeners = doors(&mut root, "listen", |table| listen(table, folder, "127.0.0.1:8080"));
     let cops = doors(&mut root, "cops", |table| cops(table, folder));
-    let marks = marks(&mut root);
+    let marks = read_marks(&mut root);
     let domain = read_domain(&mut root);
     let camara = super::camara::read(&mut root, &domain, folder);
     root.finish();
@@ -148,22 +146,6 @@ fn cops(table: &mut TableReader<'_>, folder: &Path) -> Option<Cops> {
 fn address_of(text: &str) -> Result<SocketAddr, TextError> {
     let why = || TextError::new("is not an address with a port").hint("Write for example \"127.0.0.1:8080\"");
     text.parse().map_err(|_| why())
-}
-
-fn marks(root: &mut TableReader<'_>) -> Marks {
-    let tables = root.named_tables("class");
-    if tables.len() > MAX_CLASSES {
-        let error = root.error("class", format!("has {} classes", tables.len()));
-        root.diagnostics().push(error.allowed(format!("at most {MAX_CLASSES}")));
-    }
-    let mut marks = Marks::new();
-    for (name, mut table) in tables {
-        if let Some(dscp) = table.required::<Dscp>("dscp", "\"EF\"") {
-            marks.insert(name.value.to_owned(), dscp.value);
-        }
-        table.finish();
-    }
-    marks
 }
 
 fn listen(table: &mut TableReader<'_>, folder: &Path, example: &str) -> Option<Listen> {

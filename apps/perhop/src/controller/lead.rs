@@ -89,7 +89,7 @@ impl Leading {
         };
         let reservations = snapshot.reservations.len();
         let keeper = Arc::new(InStore(Arc::clone(&self.store)));
-        let mut file = Arc::clone(&self.file.borrow_and_update());
+        let file = Arc::clone(&self.file.borrow_and_update());
         let settings = perhop_broker::ledger::Settings { fence, ..file.domain.settings };
         let say = |why: &NotKept| warn!("decisions are not in the database: {}", why.message);
         let (domain, task) = Domain::load(settings, snapshot, file.marks.clone(), Arc::clone(&keeper), say)?;

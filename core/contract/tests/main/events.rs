@@ -75,7 +75,11 @@ fn a_rejected_transaction_is_no_event() {
 fn owners_are_told_when_a_port_or_a_class_leaves_their_allocations_less() {
     let mut desk = Desk::furnished();
     let scaled = |desk: &Desk, after| {
-        let filter = EventFilter { types: Some(vec!["allocation_scaled"]), owner: Some(api("a")) };
+        let filter = EventFilter {
+            types: Some(vec!["allocation_scaled"]),
+            owner: Some(api("a")),
+            ..EventFilter::default()
+        };
         let page = desk.control.events().page(after, &filter, 10);
         let told = page.events.into_iter().map(|e| match e.kind {
             EventKind::AllocationScaled { port, revision, allocations, total } => {
@@ -120,7 +124,7 @@ fn owners_are_told_when_a_port_or_a_class_leaves_their_allocations_less() {
     // It is somebody else's: whoever asks for events of others alone is not told.
     let before = desk.control.events().latest();
     desk.commit(Owner::File, vec![port(3_000_000)]);
-    let of_others = EventFilter { types: None, owner: Some(api("b")) };
+    let of_others = EventFilter { owner: Some(api("b")), ..EventFilter::default() };
     assert_eq!(desk.control.events().page(before, &of_others, 10).events, []);
     assert_eq!(desk.control.events().after(before, 10).len(), 2, "committed, and what it did");
 }

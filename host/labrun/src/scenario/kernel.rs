@@ -215,6 +215,7 @@ mod tests {
             traffic: traffic.collect(),
             faults: Vec::new(),
             programs: Vec::new(),
+            reservations: Vec::new(),
             probes: Default::default(),
             expect: Vec::new(),
             variants: Vec::new(),

@@ -72,6 +72,10 @@ pub fn run(
     options: &NetnsOptions,
     mut progress: impl FnMut(Duration) -> bool,
 ) -> Result<Recording, LabError> {
+    let controller = scenario.nodes.iter().find(|node| matches!(node.kind, NodeKind::Controller(_)));
+    if let Some(node) = controller {
+        return Err(LabError::Controller { node: node.name.clone() });
+    }
     let paths = Paths::of(scenario);
     let seed = Seed { seed: options.seed, repetition: options.repetition };
     let datagrams = Datagrams::plan(scenario, &paths, seed)?;

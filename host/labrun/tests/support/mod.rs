@@ -34,6 +34,7 @@ pub fn empty(warm_up_ms: u64, ms: u64) -> Scenario {
         traffic: Vec::new(),
         faults: Vec::new(),
         programs: Vec::new(),
+        reservations: Vec::new(),
         probes: Probes::default(),
         expect: Vec::new(),
         variants: Vec::new(),

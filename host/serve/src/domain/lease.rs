@@ -1,6 +1,6 @@
 //! What a domain keeps with a lease: whose it is, and which question about it was decided last.
 
-use super::flow::Flow;
+use super::Flow;
 use perhop_broker::record::{ReservationKind, ReservationRow};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! The ledger with those who wait for its answers, and what it tells of them, as one machine for a driver.
 
-use super::flow::{Flow, Marks};
 use super::known::Known;
 use super::lease::LeaseNote;
 use super::news::{News, Whole};
+use super::{Flow, Marks};
 use perhop_agent::DomainNews;
 use perhop_broker::ledger::{
     AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Settings, Told,

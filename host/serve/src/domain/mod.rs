@@ -3,17 +3,16 @@
 //! The ledger decides, a [`Keeper`] writes, and nobody is answered before it has. Interfaces ask by a [`Domain`], which is a handle
 //! and can be cloned. Where another instance leads, all are told so.
 
-mod flow;
 mod known;
 mod lease;
 mod machine;
 mod news;
 mod run;
 
-pub use flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use known::{Caller, Credential, Role, token_sha256};
 pub use lease::LeaseNote;
 pub use news::{News, Whole};
+pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use run::{DomainTask, Keeper, NotKept, Writing};
 
 use known::Known;

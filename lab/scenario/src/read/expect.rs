@@ -3,8 +3,8 @@
 use super::cx::Cx;
 use super::{Places, inside};
 use crate::figures::{
-    self, ADMISSION_FIGURES, AGENT_FIGURES, Content, DROP_REASONS, Formula, GROUP_FIGURES, LINK_FIGURES,
-    OVER, SEGMENT_FIGURES,
+    self, ADMISSION_FIGURES, AGENT_FIGURES, CONTROLLER_FIGURES, Content, DROP_REASONS, Formula,
+    GROUP_FIGURES, LINK_FIGURES, OVER, RESERVATION_FIGURES, SEGMENT_FIGURES,
 };
 use crate::model::{Expect, Link, NodeKind, Scenario, Target};
 use crate::router_objects;
@@ -136,7 +136,8 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
 
 /// Whether a path ends as that of a figure does, whatever it is of.
 fn ends_in_figure(path: &str) -> bool {
-    let of_routers = AGENT_FIGURES.iter().chain(&ADMISSION_FIGURES);
+    let of_domains = RESERVATION_FIGURES.iter().chain(&CONTROLLER_FIGURES);
+    let of_routers = AGENT_FIGURES.iter().chain(&ADMISSION_FIGURES).chain(of_domains);
     let mut figures = GROUP_FIGURES.iter().chain(&LINK_FIGURES).chain(of_routers);
     let of_link = path.starts_with("link.") || path.contains(".link.");
     of_link && path.contains(".drops.")
@@ -210,6 +211,13 @@ fn check_metric(
         if whole {
             check_admission(cx, at, rest, &asked.prefix, scenario);
         }
+    } else if let Some(rest) = path.strip_prefix("reservation.") {
+        let names = scenario.reservations.iter().map(|one| one.name.as_str());
+        asked.of_domain("reservation", rest, &names.collect::<Vec<_>>(), &RESERVATION_FIGURES);
+    } else if let Some(rest) = path.strip_prefix("controller.") {
+        let controllers = scenario.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Controller(_)));
+        let names: Vec<&str> = controllers.map(|node| node.name.as_str()).collect();
+        asked.of_domain("controller", rest, &names, &CONTROLLER_FIGURES);
     } else {
         asked.group(path, variants);
     }
@@ -226,6 +234,18 @@ struct Asked<'a, 't> {
 }
 
 impl Asked<'_, '_> {
+    /// Checks `NAME.FIGURE` behind `kind` and a dot.
+    fn of_domain(&self, kind: &str, path: &str, names: &[&str], figures: &[&'static str]) {
+        let Self { cx, at, prefix, whole, .. } = self;
+        let (name, figure) = path.rsplit_once('.').unwrap_or((path, ""));
+        if *whole && !names.contains(&name) {
+            let error = cx.error(*at, format!("is about a {kind} that the scenario does not have"));
+            cx.push(one_of(error, name, &format!("{prefix}{kind}."), names));
+        } else if !figures.contains(&figure) {
+            wrong_figure(cx, *at, figure, &format!("{prefix}{kind}.{name}"), figures);
+        }
+    }
+
     /// Checks `NAME.FIGURE` behind `link.`.
     fn link(&self, path: &str) {
         let Self { cx, at, scenario, prefix, whole } = self;

@@ -8,6 +8,7 @@ mod behind_routers;
 mod check;
 mod companions;
 mod cx;
+mod domains;
 mod expect;
 mod inside;
 mod later_rates;
@@ -108,10 +109,12 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> (Scenario, Places) {
     let mut places = Places::default();
     let head = rest::head(cx, &mut root);
     places.endless = head.wrong;
-    let nodes = nodes::read(cx, &mut root, &mut places);
+    let mut nodes = nodes::read(cx, &mut root, &mut places);
     let links = links::read(cx, &mut root, &nodes, &mut places);
     let traffic = traffic::read(cx, &mut root, &nodes, &head, &mut places);
     let faults = rest::faults(cx, &mut root, &nodes, &mut places);
+    domains::followers(&mut nodes);
+    let reservations = domains::reservations(cx, &mut root, &nodes, &traffic);
     let programs = rest::programs(cx, &mut root, &nodes, &mut places);
     let probes = probes::read(cx, &mut root, &links, &traffic, &head);
     let expect = expect::read(cx, &mut root, &mut places);
@@ -133,6 +136,7 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> (Scenario, Places) {
         traffic,
         faults,
         programs,
+        reservations,
         probes,
         expect,
         variants: variants.to_vec(),
@@ -140,6 +144,7 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> (Scenario, Places) {
     for node in 0..places.nodes.len() {
         router_text::complete(cx, &mut scenario, NodeIndex(node), &places);
     }
+    domains::check(cx, &scenario, &places);
     check::all(cx, &scenario, &places);
     (scenario, places)
 }

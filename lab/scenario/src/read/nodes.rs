@@ -1,7 +1,7 @@
 //! `[node.NAME]`: machines.
 
 use super::cx::Cx;
-use super::{Places, router_text};
+use super::{Places, domains, router_text};
 use crate::model::{Node, NodeKind};
 use perhop_config::{Spanned, TableReader, TextError};
 use std::net::Ipv4Addr;
@@ -16,6 +16,7 @@ enum Kind {
     Host,
     Forwarder,
     Router,
+    Controller,
 }
 
 /// Reports a name that cannot be that of a namespace, an interface or a group of results.
@@ -54,7 +55,12 @@ pub(super) fn read(cx: &Cx<'_>, root: &mut TableReader<'_>, places: &mut Places)
 }
 
 fn node(cx: &Cx<'_>, name: &str, index: usize, mut table: TableReader<'_>, places: &mut Places) -> Node {
-    let kinds = [("host", Kind::Host), ("forwarder", Kind::Forwarder), ("router", Kind::Router)];
+    let kinds = [
+        ("host", Kind::Host),
+        ("forwarder", Kind::Forwarder),
+        ("router", Kind::Router),
+        ("controller", Kind::Controller),
+    ];
     table.require("kind", "\"host\"");
     let kind = table.choice("kind", &kinds);
     let address = table.value_with("address", "an IPv4 address", address).map(|a| a.value);
@@ -65,6 +71,16 @@ fn node(cx: &Cx<'_>, name: &str, index: usize, mut table: TableReader<'_>, place
     let made = match kind {
         Some(Spanned { value: Kind::Router, .. }) => {
             router_text::read(cx, &mut table, file, inline, agent, places)
+        }
+        Some(Spanned { value: Kind::Controller, .. }) => {
+            for at in [file, agent].into_iter().flatten().map(|given| given.span) {
+                cx.push(cx.error(at, "is only for routers").hint("A controller has a domain"));
+            }
+            let domain = table.text("domain");
+            match domains::controller(cx, &mut table, domain, inline, places) {
+                Some(config) => NodeKind::Controller(config),
+                None => NodeKind::Host,
+            }
         }
         Some(Spanned { value, span: at }) => {
             // A variant may turn a router into something simpler and leave its file alone.

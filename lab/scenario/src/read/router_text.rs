@@ -144,7 +144,7 @@ fn read_agent(cx: &Cx<'_>, table: Location, file: Spanned<&str>) -> Option<Agent
 }
 
 /// The text of the file that a key names.
-fn companion(cx: &Cx<'_>, file: Spanned<&str>) -> Option<String> {
+pub(super) fn companion(cx: &Cx<'_>, file: Spanned<&str>) -> Option<String> {
     let bytes = super::companions::bytes(cx, file)?;
     let text = String::from_utf8(bytes).ok();
     if text.is_none() {
@@ -154,7 +154,7 @@ fn companion(cx: &Cx<'_>, file: Spanned<&str>) -> Option<String> {
 }
 
 /// Where the first line of a node's inline text stands in the scenario file, if it is written there.
-fn first_line(cx: &Cx<'_>, table: Location) -> Option<Position> {
+pub(super) fn first_line(cx: &Cx<'_>, table: Location) -> Option<Position> {
     let at = cx.child(table, "config")?;
     let written = cx.file.written(at);
     let quotes = if written.starts_with("\"\"\"") || written.starts_with("'''") { 3 } else { 1 };
@@ -165,7 +165,7 @@ fn first_line(cx: &Cx<'_>, table: Location) -> Option<Position> {
 }
 
 /// Passes on what is wrong with a router file, at its place in the scenario file if it is written there.
-fn forward(cx: &Cx<'_>, diagnostics: &Diagnostics, first: Option<Position>) {
+pub(super) fn forward(cx: &Cx<'_>, diagnostics: &Diagnostics, first: Option<Position>) {
     for mut diagnostic in diagnostics.sorted().into_iter().filter(|d| !is_about_links(d)) {
         if let Some(first) = first {
             diagnostic.file = cx.file.file().into();

@@ -2,6 +2,7 @@
 
 mod accepted;
 mod agents;
+mod domains;
 mod followed;
 mod lines;
 mod net;

@@ -21,6 +21,7 @@ pub fn empty(seconds: u64) -> Scenario {
         traffic: Vec::new(),
         faults: Vec::new(),
         programs: Vec::new(),
+        reservations: Vec::new(),
         probes: Probes::default(),
         expect: Vec::new(),
         variants: Vec::new(),

@@ -11,6 +11,10 @@ use std::str::FromStr;
 /// plain FIFO. Takes about a minute; needs root or unprivileged user namespaces.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
+    /// Instead: a reservation that is granted, calls with it beside a flood, and one that is refused and why. In the
+    /// simulator, in seconds, as `perhop lab run demo-reserve`
+    #[arg(long, conflicts_with_all = ["calls", "codec", "rate", "delay", "flood", "seconds", "json", "pcap"])]
+    pub(super) reserve: bool,
     /// Calls, 1 to 200
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
     pub(super) calls: u16,

@@ -2,6 +2,7 @@
 //! namespaces; the options set values of its file.
 
 mod args;
+mod reserve;
 mod settings;
 mod told;
 
@@ -36,6 +37,9 @@ fn congestion() -> Option<&'static str> {
 /// # Errors
 /// See [`AppError`].
 pub fn run(args: &DemoArgs) -> Result<Verdict, AppError> {
+    if args.reserve {
+        return reserve::run(args);
+    }
     let ready = args.scenario(congestion())?;
     for directory in std::iter::once(&args.out).chain(&args.pcap) {
         // Found out before the minute of work, not after it.

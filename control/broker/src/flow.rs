@@ -1,8 +1,9 @@
 //! What a domain keeps with a reservation: for which packets it is.
 
+use crate::record::ReservationRow;
 use ipnet::IpNet;
 use perhop_agent::DomainFlow;
-use perhop_broker::record::ReservationRow;
+use perhop_config::TableReader;
 use perhop_model::{FilterMatch, Name, PortRange};
 use perhop_units::{Dscp, Rate};
 use serde::{Deserialize, Serialize};
@@ -34,17 +35,38 @@ pub struct Flow {
 /// Code points that packets get, by logical class.
 pub type Marks = BTreeMap<String, Dscp>;
 
+/// Most classes that have code points.
+const MAX_CLASSES: usize = 64;
+
+/// Reads the tables `class` of a domain's file, which may have others too.
+pub fn read_marks(root: &mut TableReader<'_>) -> Marks {
+    let tables = root.named_tables("class");
+    if tables.len() > MAX_CLASSES {
+        let error = root.error("class", format!("has {} classes", tables.len()));
+        root.diagnostics().push(error.allowed(format!("at most {MAX_CLASSES}")));
+    }
+    let mut marks = Marks::new();
+    for (name, mut table) in tables {
+        if let Some(dscp) = table.required::<Dscp>("dscp", "\"EF\"") {
+            marks.insert(name.value.to_owned(), dscp.value);
+        }
+        table.finish();
+    }
+    marks
+}
+
 /// Packets: an absent field is any.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Packets {
     /// Source prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub src: Option<IpNet>,
     /// Destination prefix, of the same family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub dst: Option<IpNet>,
     /// Transport protocol, 0 to 255: 6 is TCP, 17 is UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +141,8 @@ impl Packets {
         if are_there && !self.protocol.is_some_and(has_ports) { Err(FlowError::Ports) } else { Ok(()) }
     }
 
-    pub(crate) fn matches(&self) -> FilterMatch {
+    /// The condition of a filter that they meet.
+    pub fn matches(&self) -> FilterMatch {
         let range = |(first, last)| PortRange { first, last };
         FilterMatch {
             src: self.src,
@@ -166,8 +189,8 @@ impl Flow {
         if row.twin.is_some_and(|twin| twin < row.id) { flow.turned() } else { flow }
     }
 
-    /// For an agent, `now_ms` being the time.
-    pub(super) fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
+    /// For an agent, `now_ms` being the time; none = its packets are not told from others.
+    pub fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
         if self.packets.is_empty() {
             return None;
         }
