@@ -257,8 +257,8 @@ fn cops() -> io::Result<()> {
     let keep_alive = [0x10, 9, 0, 0, 0, 0, 0, 8];
     let complete = cops_message(10, false, &[]);
     let report = cops_message(3, true, &[handle, (12, 1, &[0, 1, 0, 0])]);
-    let of_pep = [&open, &request, &report, &keep_alive[..], &request, &delete].concat();
-    corpus.add("pep", &of_pep)?;
+    let of_client = [&open, &request, &report, &keep_alive[..], &request, &delete].concat();
+    corpus.add("pep", &of_client)?;
     corpus.add("resumed", &[&again[..], &request, &complete].concat())?;
     let accept = cops_message(7, false, &[(10, 1, &[0, 0, 0, 60])]);
     let decided = cops_message(2, true, &[handle, allocation, install, (6, 4, &asked)]);

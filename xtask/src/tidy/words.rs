@@ -3,11 +3,14 @@
 use super::{markdown, rust};
 use crate::finding::Finding;
 
-/// Where the COPS roles may be called by their abbreviations.
-const COPS: &str = "control/cops/";
+/// Whether the COPS roles may be called by their abbreviations there: in what is named after COPS.
+fn is_of_cops(path: &str) -> bool {
+    path.split('/').any(|part| part.split('.').next() == Some("cops"))
+}
+
 const EMPTY_NAMES: [&str; 5] = ["util", "utils", "manager", "common", "misc"];
 const TWO_MEANINGS: &str =
-    "the abbreviation means two things: say abr, or keep the COPS role inside control/cops";
+    "the abbreviation means two things: say abr, or keep the COPS role in files and folders named cops";
 const TOO_SHORT: &str = "say class, conditioner or traffic-control API";
 
 /// Names of files and directories that say nothing about what is inside.
@@ -48,7 +51,7 @@ pub fn in_markdown(path: &str, text: &str) -> Vec<Finding> {
 fn prose(path: &str, number: usize, line: &str) -> Vec<Finding> {
     rust::words(line)
         .filter_map(|(_, word)| match word {
-            "PEP" if !path.starts_with(COPS) => Some((word, TWO_MEANINGS)),
+            "PEP" if !is_of_cops(path) => Some((word, TWO_MEANINGS)),
             "TC" => Some((word, TOO_SHORT)),
             _ => None,
         })
@@ -61,7 +64,7 @@ fn banned_identifier(path: &str, word: &str) -> Option<&'static str> {
     if word == "TC" {
         return Some(TOO_SHORT);
     }
-    if path.starts_with(COPS) {
+    if is_of_cops(path) {
         return None;
     }
     let snake = word.split('_').any(|part| part.eq_ignore_ascii_case("pep"));
@@ -90,6 +93,7 @@ mod tests {
     #[test]
     fn cops_keeps_its_role() {
         assert!(in_rust("control/cops/src/pep.rs", &rust::Source::new("struct Pep; // the PEP")).is_empty());
+        assert!(in_markdown("docs/cops.md", "A PEP.").is_empty());
         assert_eq!(in_markdown("README.md", "A PEP and a `PEP`.").len(), 1);
     }
 

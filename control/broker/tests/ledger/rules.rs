@@ -1,7 +1,7 @@
 //! Who may reserve how much, one rule a test.
 
 use crate::domains::{BEGIN_MS, DOMAIN, World, reserve};
-use perhop_broker::ledger::{ClientChange, Granted, Input, Request, Reserve, Settings, Way};
+use perhop_broker::ledger::{ClientChange, Granted, Input, MOST_FLOW, Request, Reserve, Settings, Way};
 use perhop_broker::record::{ClientRow, ReservationState};
 use perhop_reason::Code;
 
@@ -221,7 +221,7 @@ fn what_is_no_request_is_refused_by_its_reason() {
         (Reserve { floor_bps: Some(4), ..good() }, Code::OutOfRange),
         (Reserve { lifetime_ms: Some(0), ..good() }, Code::OutOfRange),
         (Reserve { lifetime_ms: Some(u64::MAX), ..good() }, Code::OutOfRange),
-        (Reserve { flow: "x".repeat(4_097), ..good() }, Code::OutOfRange),
+        (Reserve { flow: "x".repeat(MOST_FLOW + 1), ..good() }, Code::OutOfRange),
         (Reserve { flow: "\0".into(), ..good() }, Code::OutOfRange),
         (Reserve { class: "gold".into(), ..good() }, Code::BadReference),
         (Reserve { class: "video".into(), ..reserve("1", "a", "p", 3) }, Code::BadReference),
