@@ -2,8 +2,8 @@
 //!
 //! A session is a reservation on the path between the node of the device and that of the application server. All of it is
 //! kept with the reservation, so sessions outlive the controller; what is over is remembered in memory for a while
-//! ([`ended`]). Which addresses are behind which node, and what a profile is, the controller's file says
-//! ([`CamaraSettings`]). Source: the documents `quality-on-demand` and `qos-profiles` of the CAMARA project with its
+//! (`ended`). Which addresses are behind which node, and what a profile is, the controller's file says
+//! (`CamaraSettings`). Source: the documents `quality-on-demand` and `qos-profiles` of the CAMARA project with its
 //! Commonalities 0.8.
 
 mod asker;
