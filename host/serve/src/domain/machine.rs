@@ -1,20 +1,20 @@
 //! The ledger with those who wait for its answers, and what it tells of them, as one machine for a driver.
 
+use super::Marks;
 use super::known::Known;
 use super::lease::LeaseNote;
 use super::news::{News, Whole};
-use super::{Flow, Marks};
 use perhop_agent::DomainNews;
 use perhop_broker::ledger::{
     AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Settings, Told,
 };
+use perhop_broker::nodes::Nodes;
 use perhop_broker::record::{Group, ReservationId, ReservationRow};
 use perhop_broker::topology::Topology;
 use perhop_drive::Machine;
-use perhop_model::Name;
 use perhop_reason::Code;
-use perhop_units::{Instant, Rate};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use perhop_units::Instant;
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{broadcast, oneshot};
 
@@ -52,15 +52,11 @@ pub(super) struct Books {
     now: Instant,
     waiting: HashMap<AskId, (Answer, Changes)>,
     last: AskId,
-    /// Reservations whose packets are known, by the node where they enter.
-    flows: BTreeMap<Arc<str>, BTreeSet<ReservationId>>,
-    /// Where each of them enters, and its other direction.
-    places: HashMap<ReservationId, (Arc<str>, Option<ReservationId>)>,
+    nodes: Nodes,
     /// Leases, and the last question about each.
     leases: HashMap<ReservationId, LeaseNote>,
     /// Those that were given back with the last input. Who has lost one to an operator is told of it behind the answer.
     released: Vec<ReservationId>,
-    marks: Marks,
     news: broadcast::Sender<Arc<News>>,
     known: Arc<RwLock<Known>>,
 }
@@ -81,30 +77,21 @@ impl Books {
         news: broadcast::Sender<Arc<News>>,
         known: Arc<RwLock<Known>>,
     ) -> Self {
-        let (flows, places) = Default::default();
+        let nodes = Nodes::new(&ledger, rows, marks);
         let leases = rows.iter().filter_map(|row| Some((row.id, LeaseNote::of(row)?))).collect();
-        let mut books = Self {
+        let books = Self {
             ledger,
             now,
             waiting: HashMap::new(),
             last: 0,
-            flows,
-            places,
+            nodes,
             leases,
             released: Vec::new(),
-            marks,
             news,
             known,
         };
-        for row in rows.iter().filter(|row| !Flow::of(row).packets.is_empty()) {
-            books.place(row);
-        }
         books.learn_clients();
         books
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.now.0 / 1_000_000
     }
 
     fn learn_clients(&self) {
@@ -124,58 +111,30 @@ impl Books {
         let _ = self.news.send(Arc::new(news));
     }
 
-    /// Notes where a flow enters; none = its path is not there any more.
-    fn place(&mut self, row: &ReservationRow) -> Option<Arc<str>> {
-        let from = self.ledger.path_numbered(row.path)?.from_node.as_str();
-        let node = match self.flows.get_key_value(from) {
-            Some((node, _)) => Arc::clone(node),
-            None => Arc::from(from),
-        };
-        self.flows.entry(Arc::clone(&node)).or_default().insert(row.id);
-        self.places.insert(row.id, (Arc::clone(&node), row.twin));
-        Some(node)
+    /// Tells the nodes what has become of what they have.
+    fn tell_nodes(&mut self) {
+        while let Some((node, news)) = self.nodes.poll_news() {
+            self.tell(News::Node { node: Some(node), news });
+        }
     }
 
     fn answered(&mut self, ask: AskId, result: Result<Granted, Refusal>) {
         let Some((done, changes)) = self.waiting.remove(&ask) else { return };
+        if let Ok(granted) = &result {
+            self.nodes.answered(&self.ledger, self.now, granted);
+            self.tell_nodes();
+        }
         match &result {
             Ok(Granted::Held(held)) => {
-                self.tell_flow(held.id);
-                held.twin.into_iter().for_each(|twin| self.tell_flow(twin));
                 let row = self.ledger.reservation(held.id);
                 self.leases.extend(row.and_then(|row| Some((row.id, LeaseNote::of(&row)?))));
             }
-            Ok(Granted::Released(id)) => {
-                self.released.push(*id);
-                let twin = self.places.get(id).and_then(|(_, twin)| *twin);
-                [Some(*id), twin].into_iter().flatten().for_each(|id| self.forget(id));
-            }
+            Ok(Granted::Released(id)) => self.released.push(*id),
             Ok(Granted::Taken) if changes == Changes::Clients => self.learn_clients(),
             Ok(Granted::Taken) | Err(_) => {}
         }
         // Who has gone away is not answered.
         let _ = done.send(result);
-    }
-
-    fn tell_flow(&mut self, id: ReservationId) {
-        let Some(row) = self.ledger.reservation(id) else { return };
-        let Some(flow) = Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()) else {
-            return self.forget(id);
-        };
-        if let Some(node) = self.place(&row) {
-            self.tell(News::Node { node: Some(node), news: DomainNews::Flow(flow) });
-        }
-    }
-
-    fn forget(&mut self, id: ReservationId) {
-        let Some((node, _)) = self.places.remove(&id) else { return };
-        if let Some(ids) = self.flows.get_mut(&node) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.flows.remove(&node);
-            }
-        }
-        self.tell(News::Node { node: Some(node), news: DomainNews::FlowGone { id } });
     }
 
     /// Tells the holder of a lease what it still has, if it is one.
@@ -186,45 +145,22 @@ impl Books {
     }
 
     fn told(&mut self, told: Told) {
+        self.nodes.told(&self.ledger, self.now, &told);
+        self.tell_nodes();
         match &told {
-            Told::Share { node, port, class, reserved_bps, .. } => {
-                if let (Ok(port), Ok(class)) = (Name::new(port), Name::new(class)) {
-                    let news = DomainNews::Share { port, class, bps: Rate(*reserved_bps) };
-                    self.tell(News::Node { node: Some(Arc::clone(node)), news });
-                }
-            }
             Told::Gone { id, .. } => {
-                self.forget(*id);
                 self.tell_lease(*id, 0);
                 self.leases.remove(id);
             }
-            Told::Shrunk { id, bps, .. } => {
-                self.tell_flow(*id);
-                self.tell_lease(*id, *bps);
-            }
-            Told::Short { .. } => {}
+            Told::Shrunk { id, bps, .. } => self.tell_lease(*id, *bps),
+            Told::Share { .. } | Told::Short { .. } => {}
         }
         self.tell(News::Told(told));
     }
 
     fn whole(&self, node: &str) -> Whole {
         let exists = self.ledger.nodes().any(|row| row.name == node);
-        let links = self.ledger.links().into_iter().filter(|link| link.node == node);
-        let share = |port: &str, class: &str, bps| {
-            let (port, class) = (Name::new(port).ok()?, Name::new(class).ok()?);
-            Some(DomainNews::Share { port, class, bps: Rate(bps) })
-        };
-        let shares = links.flat_map(|link| {
-            let share = |class: &perhop_broker::ledger::ClassView| {
-                share(&link.port, &class.class, class.reserved_bps)
-            };
-            link.classes.iter().filter_map(share).collect::<Vec<_>>()
-        });
-        let rows = self.flows.get(node).into_iter().flatten().filter_map(|id| self.ledger.reservation(*id));
-        let flows = rows
-            .filter_map(|row| Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()))
-            .map(DomainNews::Flow);
-        Whole { exists, news: shares.chain(flows).collect() }
+        Whole { exists, news: self.nodes.whole(&self.ledger, self.now, node) }
     }
 }
 
@@ -263,7 +199,7 @@ impl Machine for Books {
                 return drop(done.send(self.ledger.why(&client, &request)));
             }
             Question::Marks(marks) => {
-                if std::mem::replace(&mut self.marks, marks) != self.marks {
+                if self.nodes.set_marks(marks) {
                     self.tell(News::Anew);
                 }
                 return;
