@@ -39,6 +39,7 @@ mod document;
 mod form;
 mod nesting;
 mod overrides;
+pub mod packet;
 mod reader;
 mod recover;
 mod settings;

@@ -43,6 +43,17 @@ pub mod flags {
     pub const ECE: u8 = 0x40;
     /// Congestion window reduced (RFC 3168).
     pub const CWR: u8 = 0x80;
+    /// All of them by name, lowest bit first (RFC 9293 §3.1).
+    pub const NAMES: [(&str, u8); 8] = [
+        ("fin", FIN),
+        ("syn", SYN),
+        ("rst", RST),
+        ("psh", PSH),
+        ("ack", ACK),
+        ("urg", URG),
+        ("ece", ECE),
+        ("cwr", CWR),
+    ];
 }
 
 /// A segment: header, options, payload.

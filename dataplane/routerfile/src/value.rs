@@ -2,28 +2,9 @@
 
 use crate::api::Account;
 use ipnet::IpNet;
-use perhop_config::TextError;
+use perhop_config::{TextError, packet};
 use perhop_model::{MaskedByte, Name, Owner, OwnerPattern, PortRange};
-use perhop_units::Dscp;
 use std::net::IpAddr;
-
-/// Protocols by name (IANA assigned protocol numbers).
-const PROTOCOLS: [(&str, u8); 10] = [
-    ("icmp", 1),
-    ("igmp", 2),
-    ("tcp", 6),
-    ("udp", 17),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("icmpv6", 58),
-    ("sctp", 132),
-    ("udplite", 136),
-];
-
-/// TCP flags by name (RFC 9293 section 3.1).
-const FLAGS: [(&str, u8); 8] =
-    [("fin", 1), ("syn", 2), ("rst", 4), ("psh", 8), ("ack", 16), ("urg", 32), ("ece", 64), ("cwr", 128)];
 
 /// A name of an object.
 pub(super) fn name(text: &str) -> Result<Name, TextError> {
@@ -97,57 +78,16 @@ pub fn ports(text: &str) -> Result<PortRange, TextError> {
     Ok(PortRange { first: first as u16, last: last as u16 })
 }
 
-/// A transport protocol, by name or number.
-///
-/// # Errors
-/// It is no name of one that is known, and no number from 0 to 255.
-pub fn protocol(text: &str) -> Result<u8, TextError> {
-    if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
-        return Ok(*number);
-    }
-    text.trim().parse().map_err(|_| {
-        let names: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
-        TextError::new("is not a protocol")
-            .allowed(format!("{}, or a number from 0 to 255", names.join(", ")))
-    })
-}
-
 /// A code point, or a value under a mask: `"EF"`, `46`, `"0x28/0x38"`.
 pub(super) fn masked_dscp(text: &str) -> Result<MaskedByte, TextError> {
-    let Some((value, mask)) = text.split_once('/') else {
-        let dscp: Dscp = text.parse().map_err(TextError::from)?;
-        return Ok(MaskedByte { value: dscp.get(), mask: 63 });
-    };
-    let number = |t: &str| {
-        let t = t.trim();
-        let parsed = t.strip_prefix("0x").map_or_else(|| t.parse().ok(), |h| u8::from_str_radix(h, 16).ok());
-        parsed.filter(|v| *v < 64).ok_or_else(|| {
-            TextError::new("is not a code point under a mask")
-                .hint("Write for example \"0x28/0x38\"")
-                .allowed("two numbers from 0 to 63")
-        })
-    };
-    let (value, mask) = (number(value)?, number(mask)?);
+    let (value, mask) = packet::masked_dscp(text)?;
     within(MaskedByte { value, mask })
 }
 
 /// TCP flags: `"syn"` (set), `"syn/syn+ack"` (syn set and ack not set).
 pub(super) fn tcp_flags(text: &str) -> Result<MaskedByte, TextError> {
-    let bits = |list: &str| {
-        list.split('+').map(str::trim).try_fold(0u8, |bits, flag| {
-            let found = FLAGS.iter().find(|(name, _)| flag.eq_ignore_ascii_case(name));
-            found.map(|(_, bit)| bits | bit).ok_or_else(|| {
-                let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
-                TextError::new("is not a set of TCP flags")
-                    .hint("Write for example \"syn/syn+ack\"")
-                    .allowed(names.join(", "))
-            })
-        })
-    };
-    match text.split_once('/') {
-        None => bits(text).map(|b| MaskedByte { value: b, mask: b }),
-        Some((value, mask)) => within(MaskedByte { value: bits(value)?, mask: bits(mask)? }),
-    }
+    let (value, mask) = text.split_once('/').unwrap_or((text, text));
+    within(MaskedByte { value: packet::tcp_flags(value)?, mask: packet::tcp_flags(mask)? })
 }
 
 fn within(masked: MaskedByte) -> Result<MaskedByte, TextError> {
@@ -182,8 +122,8 @@ mod tests {
         assert!(masked_dscp("0x29/0x38").is_err());
         assert_eq!(tcp_flags("syn/syn+ack"), Ok(MaskedByte { value: 2, mask: 18 }));
         assert!(tcp_flags("sin").is_err());
-        assert_eq!(protocol("UDP"), Ok(17));
-        assert_eq!(protocol("89"), Ok(89));
-        assert!(protocol("300").is_err());
+        assert_eq!(packet::protocol("UDP"), Ok(17));
+        assert_eq!(packet::protocol("89"), Ok(89));
+        assert!(packet::protocol("300").is_err());
     }
 }

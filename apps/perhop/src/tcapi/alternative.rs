@@ -1,6 +1,6 @@
 //! Packets of a flow, as a person writes them: `src=192.0.2.5 protocol=udp dst-port=5004`.
 
-use perhop_config::TextError;
+use perhop_config::{TextError, packet};
 use perhop_routerfile::value;
 use perhop_tcapi::wire::Alternative;
 use std::str::FromStr;
@@ -47,7 +47,7 @@ impl FromStr for Packets {
             match key {
                 "src" => all.src = Some(value::prefix(value).map_err(wrong)?),
                 "dst" => all.dst = Some(value::prefix(value).map_err(wrong)?),
-                "protocol" => all.protocol = Some(value::protocol(value).map_err(wrong)?),
+                "protocol" => all.protocol = Some(packet::protocol(value).map_err(wrong)?),
                 "src-port" => all.src_ports = Some(range(value)?),
                 "dst-port" => all.dst_ports = Some(range(value)?),
                 "tos" => all.tos = Some(tos(value).ok_or_else(not_an_octet).map_err(wrong)?),

@@ -15,7 +15,7 @@ use super::{
     Slot, Subscriber, Then,
 };
 use crate::validate::{Place, Section};
-use perhop_config::{Location, Spanned, TableReader, TextError};
+use perhop_config::{Location, Spanned, TableReader, TextError, packet};
 use perhop_model::{FilterMatch, MeterSpec, Name, SlaPolicy};
 use perhop_units::{Bytes, Dscp, Duration, QueueLimit, Rate, Share};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,7 +179,7 @@ fn matches(table: &mut TableReader<'_>) -> FilterMatch {
         vlan: number(t, "vlan"),
         src: t.value_with("src", "a prefix", text::prefix).map(|p| p.value),
         dst: t.value_with("dst", "a prefix", text::prefix).map(|p| p.value),
-        protocol: t.value_with("protocol", "a protocol", text::protocol).map(|p| p.value),
+        protocol: t.value_with("protocol", "a protocol", packet::protocol).map(|p| p.value),
         src_ports: t.value_with("src_ports", "a port or a range", text::ports).map(|p| p.value),
         dst_ports: t.value_with("dst_ports", "a port or a range", text::ports).map(|p| p.value),
         dscp: t.value_with("dscp", "a code point", text::masked_dscp).map(|d| d.value),

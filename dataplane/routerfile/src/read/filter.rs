@@ -20,7 +20,7 @@
 use super::flag;
 use crate::names::{Names, class, reference};
 use crate::value;
-use perhop_config::TableReader;
+use perhop_config::{TableReader, packet};
 use perhop_model::{FilterMatch, FilterSpec};
 
 /// Protocols with ports: TCP, UDP, SCTP, UDP-Lite.
@@ -53,7 +53,7 @@ fn condition(mut table: TableReader<'_>, names: &Names<'_>) -> FilterMatch {
         vlan: t.integer("vlan", 0..=4094).map(|v| v.value as u16),
         src: t.value_with("src", "a prefix", value::prefix).map(|p| p.value),
         dst: t.value_with("dst", "a prefix", value::prefix).map(|p| p.value),
-        protocol: t.value_with("protocol", "a protocol", value::protocol).map(|p| p.value),
+        protocol: t.value_with("protocol", "a protocol", packet::protocol).map(|p| p.value),
         src_ports: t.value_with("src_ports", "a port or a range", value::ports).map(|p| p.value),
         dst_ports: t.value_with("dst_ports", "a port or a range", value::ports).map(|p| p.value),
         dscp: t.value_with("dscp", "a code point", value::masked_dscp).map(|d| d.value),

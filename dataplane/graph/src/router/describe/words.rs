@@ -24,17 +24,6 @@ const PROTOCOLS: [(&str, u8); 10] = [
     ("udplite", 136),
 ];
 
-const FLAGS: [(&str, u8); 8] = [
-    ("fin", tcp::flags::FIN),
-    ("syn", tcp::flags::SYN),
-    ("rst", tcp::flags::RST),
-    ("psh", tcp::flags::PSH),
-    ("ack", tcp::flags::ACK),
-    ("urg", tcp::flags::URG),
-    ("ece", tcp::flags::ECE),
-    ("cwr", tcp::flags::CWR),
-];
-
 /// Keys, and words without a value.
 const KEYS: [&str; 14] =
     ["in", "dscp", "len", "ttl", "vlan", "flags", "frag", "id", "type", "code", "pt", "ssrc", "seq", "ts"];
@@ -248,10 +237,10 @@ impl<'t> Reader<'t> {
         }
         let mut all = 0;
         for name in text.split([',', '+', '|']).filter(|n| !n.is_empty()) {
-            match FLAGS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
+            match tcp::flags::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
                 Some((_, bit)) => all |= bit,
                 None => {
-                    let hint = Some(format!("flags are {}", FLAGS.map(|(n, _)| n).join(", ")));
+                    let hint = Some(format!("flags are {}", tcp::flags::NAMES.map(|(n, _)| n).join(", ")));
                     self.fail(self.offset(name), format_args!("\"{name}\" is not a TCP flag"), hint);
                 }
             }
