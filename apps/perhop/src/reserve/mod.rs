@@ -157,18 +157,8 @@ fn used_once() -> String {
 }
 
 fn packets(given: &Given) -> Result<Packets, AppError> {
-    let Given(given) = given;
-    if given.tos.is_some() {
-        return Err(AppError::Refused(
-            "tos cannot be compared here: a reservation is known by addresses and ports".into(),
-        ));
-    }
-    Ok(Packets {
-        src: given.src,
-        dst: given.dst,
-        protocol: given.protocol,
-        src_ports: given.src_ports,
-        dst_ports: given.dst_ports,
+    perhop_serve::cops::packets(&given.0).ok_or_else(|| {
+        AppError::Refused("tos cannot be compared here: a reservation is known by addresses and ports".into())
     })
 }
 

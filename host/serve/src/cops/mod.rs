@@ -39,3 +39,4 @@ pub use decides::{Changed, Decides, Deciding, Standing};
 pub use domain::LedDomain;
 pub use door::{CopsDoor, CopsSettings};
 pub use perhop_cops::pep::Notice;
+pub use wanted::packets;

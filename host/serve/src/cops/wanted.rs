@@ -17,7 +17,10 @@ pub(super) fn reserve(key: String, wanted: &Reservation) -> Result<Reserve, Refu
     }
     let amount = wanted.reservation.ok_or_else(|| missing("how much"))?;
     let scope = wanted.scope.as_ref().ok_or_else(|| missing("between which nodes"))?;
-    let packets = wanted.filter.iter().map(packets).collect::<Result<Vec<_>, _>>()?;
+    let packets = wanted.filter.iter().map(packets).collect::<Option<Vec<_>>>().ok_or_else(|| {
+        let why = "the type of service cannot be compared: a reservation is known by addresses and ports";
+        Refusal::new(Code::Unsupported, why)
+    })?;
     let flow = Flow { packets, dscp: class.dscp, ..Flow::default() };
     flow.check().map_err(|why| Refusal::new(Code::OutOfRange, why.to_string()))?;
     let way = Way::Between { from: scope.ingress.clone(), to: scope.egress.clone() };
@@ -30,18 +33,10 @@ pub(super) fn reserve(key: String, wanted: &Reservation) -> Result<Reserve, Refu
     })
 }
 
-fn packets(given: &Alternative) -> Result<Packets, Refusal> {
-    if given.tos.is_some() {
-        let why = "the type of service cannot be compared: a reservation is known by addresses and ports";
-        return Err(Refusal::new(Code::Unsupported, why));
-    }
-    Ok(Packets {
-        src: given.src,
-        dst: given.dst,
-        protocol: given.protocol,
-        src_ports: given.src_ports,
-        dst_ports: given.dst_ports,
-    })
+/// Packets as a reservation is known by them; none = they are told apart by their type of service, too, which is not compared.
+pub fn packets(given: &Alternative) -> Option<Packets> {
+    let Alternative { src, dst, protocol, src_ports, dst_ports, tos } = *given;
+    tos.is_none().then_some(Packets { src, dst, protocol, src_ports, dst_ports })
 }
 
 /// The refusal as a client reads it.
