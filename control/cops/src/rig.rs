@@ -85,7 +85,7 @@ pub(crate) fn messages(bytes: &[u8]) -> Vec<Message> {
 }
 
 /// What an end has said since the last look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Said<N> {
     pub(crate) sent: Vec<Message>,
     pub(crate) bytes: Vec<u8>,
@@ -95,15 +95,21 @@ pub(crate) struct Said<N> {
     pub(crate) disconnected: bool,
 }
 
+impl<N> Said<N> {
+    fn nothing() -> Self {
+        Self {
+            sent: vec![],
+            bytes: vec![],
+            notices: vec![],
+            connect: None,
+            start_tls: false,
+            disconnected: false,
+        }
+    }
+}
+
 pub(crate) fn of_pep(pep: &mut Pep) -> Said<pep::Notice> {
-    let mut said = Said {
-        sent: vec![],
-        bytes: vec![],
-        notices: vec![],
-        connect: None,
-        start_tls: false,
-        disconnected: false,
-    };
+    let mut said = Said::nothing();
     while let Some(output) = pep.poll_output() {
         match output {
             pep::Output::Send(bytes) => {
@@ -121,14 +127,7 @@ pub(crate) fn of_pep(pep: &mut Pep) -> Said<pep::Notice> {
 
 /// Of a PDP with connections that are not told apart.
 pub(crate) fn of_pdp(pdp: &mut Pdp) -> Said<pdp::Notice> {
-    let mut said = Said {
-        sent: vec![],
-        bytes: vec![],
-        notices: vec![],
-        connect: None,
-        start_tls: false,
-        disconnected: false,
-    };
+    let mut said = Said::nothing();
     while let Some(output) = pdp.poll_output() {
         match output {
             pdp::Output::Send(_, bytes) => {
