@@ -19,6 +19,7 @@ mod controller;
 mod cops;
 mod domain;
 mod error;
+mod file_check;
 mod file_kind;
 mod guess;
 mod interrupt;

@@ -1,7 +1,7 @@
 //! `perhop agent check FILE…`.
 
 use crate::error::{AppError, Verdict};
-use crate::output::Output;
+use crate::file_check;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -19,15 +19,5 @@ pub struct CheckArgs {
 /// # Errors
 /// A file cannot be read or is wrong.
 pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
-    let (mut out, mut failed) = (Output::new(), None);
-    for path in &args.files {
-        match super::read(path) {
-            Ok(_) => out.line(format_args!("{}: good", path.display()))?,
-            Err(error) => {
-                failed.get_or_insert(error);
-            }
-        }
-    }
-    out.flush()?;
-    failed.map_or(Ok(Verdict::Done), Err)
+    file_check::check(&args.files, |path| super::read(path).map(|_| "good".to_owned()))
 }

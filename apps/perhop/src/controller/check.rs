@@ -2,7 +2,7 @@
 
 use super::file;
 use crate::error::{AppError, Verdict};
-use crate::output::Output;
+use crate::file_check;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,19 +20,9 @@ pub struct CheckArgs {
 /// # Errors
 /// A file cannot be read or is wrong.
 pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
-    let (mut out, mut failed) = (Output::new(), None);
-    for path in &args.files {
-        match file::read(path) {
-            Ok(read) => {
-                let topology = &read.domain.topology;
-                let (nodes, links) = (topology.nodes.len(), topology.links.len());
-                out.line(format_args!("{}: good, {nodes} nodes, {links} links", path.display()))?;
-            }
-            Err(error) => {
-                failed.get_or_insert(error);
-            }
-        }
-    }
-    out.flush()?;
-    failed.map_or(Ok(Verdict::Done), Err)
+    file_check::check(&args.files, |path| {
+        let read = file::read(path)?;
+        let topology = &read.domain.topology;
+        Ok(format!("good, {} nodes, {} links", topology.nodes.len(), topology.links.len()))
+    })
 }
