@@ -25,11 +25,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// For a ledger that was loaded with these reservations.
-    pub fn new(ledger: &Ledger, rows: &[ReservationRow], marks: Marks) -> Self {
+    /// For a ledger, with the reservations that it has.
+    pub fn new(ledger: &Ledger, marks: Marks) -> Self {
         let mut this = Self { marks, ..Self::default() };
-        for row in rows.iter().filter(|row| !Flow::of(row).packets.is_empty()) {
-            this.place(ledger, row);
+        for row in ledger.each().filter(|row| !Flow::of(row).packets.is_empty()) {
+            this.place(ledger, &row);
         }
         this
     }

@@ -184,10 +184,9 @@ impl Controller {
     fn begin(&mut self, now: Instant) -> Result<(), String> {
         let State::Away(rows) = &mut self.state else { return Ok(()) };
         let rows = std::mem::take(&mut **rows);
-        let reservations = rows.reservations.clone();
         self.settings.fence += 1;
         let ledger = Ledger::load(self.settings, rows, now).map_err(|e| e.to_string())?;
-        self.nodes = Nodes::new(&ledger, &reservations, self.config.marks.clone());
+        self.nodes = Nodes::new(&ledger, self.config.marks.clone());
         self.state = State::Here(Box::new(ledger));
         let mut topology = self.config.domain.topology.clone();
         topology.clients.push(ClientRow {

@@ -64,6 +64,11 @@ impl Ledger {
         ids.into_iter().filter_map(|id| self.reservation(id)).collect()
     }
 
+    /// Everybody's reservations, in no order that counts, each made as it is taken.
+    pub fn each(&self) -> impl Iterator<Item = ReservationRow> {
+        self.books.by_end().filter_map(|(_, id)| self.reservation(id))
+    }
+
     /// Who may ask.
     pub fn clients(&self) -> impl Iterator<Item = &ClientRow> {
         self.books.owners.iter().filter_map(|owner| owner.row.as_deref())

@@ -9,7 +9,7 @@ use perhop_broker::ledger::{
     AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Settings, Told,
 };
 use perhop_broker::nodes::Nodes;
-use perhop_broker::record::{Group, ReservationId, ReservationRow};
+use perhop_broker::record::{Group, ReservationId};
 use perhop_broker::topology::Topology;
 use perhop_drive::Machine;
 use perhop_reason::Code;
@@ -72,13 +72,12 @@ impl Books {
     pub(super) fn new(
         ledger: Ledger,
         now: Instant,
-        rows: &[ReservationRow],
         marks: Marks,
         news: broadcast::Sender<Arc<News>>,
         known: Arc<RwLock<Known>>,
     ) -> Self {
-        let nodes = Nodes::new(&ledger, rows, marks);
-        let leases = rows.iter().filter_map(|row| Some((row.id, LeaseNote::of(row)?))).collect();
+        let nodes = Nodes::new(&ledger, marks);
+        let leases = ledger.each().filter_map(|row| Some((row.id, LeaseNote::of(&row)?))).collect();
         let books = Self {
             ledger,
             now,

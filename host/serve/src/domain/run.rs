@@ -86,11 +86,10 @@ impl Domain {
         say: impl FnMut(&NotKept) + Send + 'static,
     ) -> Result<(Self, DomainTask<K>), LoadError> {
         let now = clock::wall();
-        let rows = snapshot.reservations.clone();
         let ledger = Ledger::load(settings, snapshot, now)?;
         let known: Arc<RwLock<Known>> = Arc::default();
         let (news, _) = tokio::sync::broadcast::channel(NEWS);
-        let books = Books::new(ledger, now, &rows, marks, news.clone(), Arc::clone(&known));
+        let books = Books::new(ledger, now, marks, news.clone(), Arc::clone(&known));
         let (inlet, inputs) = channel(WAITING);
         let domain = Self { inlet, known };
         let driven = Driven::new(books, now);
