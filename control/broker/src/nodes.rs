@@ -74,7 +74,7 @@ impl Nodes {
 
     /// All that a node has, without beginning and end. O(links + its flows).
     pub fn whole(&self, ledger: &Ledger, now: Instant, node: &str) -> Vec<DomainNews> {
-        let links = ledger.links().into_iter().filter(|link| link.node == node);
+        let links = ledger.links_of(node).into_iter();
         let shares = links.flat_map(|link| {
             let of = |class: &ClassView| share(&link.port, &class.class, class.reserved_bps);
             link.classes.iter().filter_map(of).collect::<Vec<_>>()

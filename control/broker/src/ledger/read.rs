@@ -1,7 +1,9 @@
 //! Looking into a ledger. What is shown is what is decided, also where it is not in the database yet.
 
 use super::Ledger;
-use crate::record::{ClientRow, LinkId, NodeRow, PathId, PathRow, ReservationId, ReservationRow, Snapshot};
+use crate::record::{
+    ClientRow, LinkId, LinkRow, NodeRow, PathId, PathRow, ReservationId, ReservationRow, Snapshot,
+};
 use std::sync::Arc;
 
 /// A class on a link.
@@ -86,9 +88,18 @@ impl Ledger {
 
     /// All links by number, with what is reserved of them. Costs a step a class.
     pub fn links(&self) -> Vec<LinkView> {
+        self.views(|_| true)
+    }
+
+    /// The same of the links that leave a node.
+    pub fn links_of(&self, node: &str) -> Vec<LinkView> {
+        self.views(|row| row.node == node)
+    }
+
+    fn views(&self, of: impl Fn(&LinkRow) -> bool) -> Vec<LinkView> {
         let map = &self.books.map;
         let mut views: std::collections::BTreeMap<LinkId, LinkView> = Default::default();
-        for (id, row) in &map.links {
+        for (id, row) in map.links.iter().filter(|(_, row)| of(row)) {
             let (node, port, to_node) = (row.node.clone(), row.port.clone(), row.to_node.clone());
             views.insert(*id, LinkView { id: *id, node, port, to_node, classes: Vec::new() });
         }
@@ -116,6 +127,11 @@ impl Ledger {
     pub fn path(&self, from: &str, to: &str) -> Option<&PathRow> {
         let map = &self.books.map;
         map.pairs.get(from)?.get(to).and_then(|id| map.paths.get(id)).map(|path| path.as_ref())
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&NodeRow> {
+        self.books.map.nodes.get(name)
     }
 
     /// The nodes by name.

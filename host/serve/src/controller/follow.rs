@@ -119,7 +119,7 @@ impl Follower {
             }
             match self.news.recv().await {
                 Ok(news) => match &*news {
-                    News::Node { node, news } if node.as_deref().is_none_or(|node| node == self.node) => {
+                    News::Node { node, news } if **node == *self.node => {
                         return Some((news.clone(), self));
                     }
                     News::Anew => self = Self::begin(self.domain, self.node, self.caller).await.ok()?,
@@ -175,8 +175,7 @@ async fn report(
             return Err(Refused::new(Code::Forbidden, "a viewer tells nothing"));
         }
         let wanted = node.clone();
-        let exists =
-            s.seat.led()?.domain.look(move |ledger| ledger.nodes().any(|row| row.name == wanted)).await?;
+        let exists = s.seat.led()?.domain.look(move |ledger| ledger.node(&wanted).is_some()).await?;
         if !exists {
             return Err(Refused::new(Code::NotFound, format!("the domain has no node {node}")));
         }

@@ -113,7 +113,7 @@ impl Books {
     /// Tells the nodes what has become of what they have.
     fn tell_nodes(&mut self) {
         while let Some((node, news)) = self.nodes.poll_news() {
-            self.tell(News::Node { node: Some(node), news });
+            self.tell(News::Node { node, news });
         }
     }
 
@@ -140,7 +140,7 @@ impl Books {
     fn tell_lease(&self, id: ReservationId, bps: u64) {
         let Some(LeaseNote { node, name, number }) = self.leases.get(&id).cloned() else { return };
         let news = DomainNews::Lease { name, number, bps };
-        self.tell(News::Node { node: Some(node.into()), news });
+        self.tell(News::Node { node: node.into(), news });
     }
 
     fn told(&mut self, told: Told) {
@@ -158,7 +158,7 @@ impl Books {
     }
 
     fn whole(&self, node: &str) -> Whole {
-        let exists = self.ledger.nodes().any(|row| row.name == node);
+        let exists = self.ledger.node(node).is_some();
         Whole { exists, news: self.nodes.whole(&self.ledger, self.now, node) }
     }
 }

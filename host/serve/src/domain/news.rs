@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub enum News {
     /// For the agent of a node.
     Node {
-        /// Which; none = all.
-        node: Option<Arc<str>>,
+        /// Which.
+        node: Arc<str>,
         /// What.
         news: DomainNews,
     },

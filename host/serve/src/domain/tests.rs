@@ -224,7 +224,7 @@ fn who_follows_a_node_knows_what_it_has_and_sees_what_becomes_of_it() {
         domain.ask("x", Request::Release { id: first.id }).await.expect("it is there");
         assert!(!domain.follow("z").await.expect("it leads").0.exists);
         while let Ok(news) = news.try_recv() {
-            if let News::Node { node: Some(node), news } = &*news
+            if let News::Node { node, news } = &*news
                 && **node == *"a"
             {
                 followed.take(news);
