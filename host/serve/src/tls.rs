@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -62,9 +62,13 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// The end of TLS where clients come in.
+/// The end of TLS where clients come in. Its clones are the same one.
 #[derive(Clone)]
-pub struct TlsDoor(TlsAcceptor);
+pub struct TlsDoor {
+    identity: Identity,
+    authority: PathBuf,
+    acceptor: Arc<RwLock<TlsAcceptor>>,
+}
 
 impl std::fmt::Debug for TlsDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,28 +82,41 @@ impl TlsDoor {
     /// # Errors
     /// A file cannot be read, or they do not fit.
     pub fn new(identity: &Identity, authority: &Path) -> Result<Self, TlsError> {
-        let roots = Arc::new(roots(authority)?);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|source| TlsError::Authority { path: authority.to_owned(), source })?;
-        let unfit = |source| TlsError::Unfit { path: identity.certificate.clone(), source };
-        let (certificates, key) = load(identity)?;
-        let config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(unfit)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(certificates, key)
-            .map_err(unfit)?;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let acceptor = Arc::new(RwLock::new(acceptor(identity, authority)?));
+        Ok(Self { identity: identity.clone(), authority: authority.to_owned(), acceptor })
+    }
+
+    /// Reads the files again, for connections from now on.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they do not fit: what was read before counts.
+    pub fn read_again(&self) -> Result<(), TlsError> {
+        let acceptor = acceptor(&self.identity, &self.authority)?;
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        Ok(())
+    }
+
+    /// Begins with a connection that has been in the clear until now.
+    pub(crate) fn begin(&self, stream: TcpStream) -> Accept<TcpStream> {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).accept(stream)
     }
 }
 
-impl TlsDoor {
-    /// Begins with a connection that has been in the clear until now.
-    pub(crate) fn begin(&self, stream: TcpStream) -> Accept<TcpStream> {
-        self.0.accept(stream)
-    }
+fn acceptor(identity: &Identity, authority: &Path) -> Result<TlsAcceptor, TlsError> {
+    let roots = Arc::new(roots(authority)?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|source| TlsError::Authority { path: authority.to_owned(), source })?;
+    let unfit = |source| TlsError::Unfit { path: identity.certificate.clone(), source };
+    let (certificates, key) = load(identity)?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(unfit)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates, key)
+        .map_err(unfit)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// SHA-256 of the certificate that the other end has shown.
@@ -192,7 +209,7 @@ enum State {
 
 impl TlsCarrier {
     pub(crate) fn accept(door: &TlsDoor, stream: TcpStream, certificate: Certificate) -> Self {
-        Self { state: State::Shaking(Box::new(door.0.accept(stream))), certificate }
+        Self { state: State::Shaking(Box::new(door.begin(stream))), certificate }
     }
 
     fn open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut server::TlsStream<TcpStream>>>> {

@@ -85,10 +85,12 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let camara = Camara::new(file.camara.clone(), |what| warn!("{what}"));
         let app = ControllerApp::new(seat.clone(), Limits::of_controller(), camara.clone());
         let mut doors = vec![app.at(&claimed)?];
+        let mut secured = Vec::new();
         for listen in &file.listeners {
-            doors.push(open(&app, listen)?);
+            doors.push(open(&app, listen, &mut secured)?);
         }
-        let cops = file.cops.iter().map(|cops| open_cops(&seat, cops)).collect::<Result<Vec<_>, _>>()?;
+        let open = |cops| open_cops(&seat, cops, &mut secured);
+        let cops = file.cops.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let instance = format!("{}:{}", host_name(), claimed.path.display());
         let (stop, stopped) = watch::channel(false);
         let (again, read) = watch::channel(Arc::new(file.clone()));
@@ -102,10 +104,17 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
             tokio::select! {
                 ended = &mut leading => break ended,
                 said = signals.next() => match said {
-                    Said::ReadAgain => match args.read() {
-                        Ok(read) => drop(again.send(Arc::new(read))),
-                        Err(why) => error!("the file is refused: {why}"),
-                    },
+                    Said::ReadAgain => {
+                        for door in &secured {
+                            if let Err(why) = door.read_again() {
+                                error!("certificates stay as they were: {why}");
+                            }
+                        }
+                        match args.read() {
+                            Ok(read) => drop(again.send(Arc::new(read))),
+                            Err(why) => error!("the file is refused: {why}"),
+                        }
+                    }
                     Said::Stop => {
                         let _ = stop.send(true);
                         break (&mut leading).await;
@@ -126,21 +135,24 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     result.map(|()| Verdict::Done)
 }
 
-fn secured(listen: &Listen) -> Result<Option<TlsDoor>, ControllerError> {
+/// TLS of a door as the file wants it; those that have it are kept, to be read again.
+fn secured(listen: &Listen, all: &mut Vec<TlsDoor>) -> Result<Option<TlsDoor>, ControllerError> {
     let door = |(identity, authority): &(_, PathBuf)| TlsDoor::new(identity, authority);
-    Ok(listen.tls.as_ref().map(door).transpose()?)
+    let tls = listen.tls.as_ref().map(door).transpose()?;
+    all.extend(tls.clone());
+    Ok(tls)
 }
 
-fn open(app: &ControllerApp, listen: &Listen) -> Result<Server, AppError> {
-    let tls = secured(listen)?;
+fn open(app: &ControllerApp, listen: &Listen, all: &mut Vec<TlsDoor>) -> Result<Server, AppError> {
+    let tls = secured(listen, all)?;
     let secured = if tls.is_some() { "https" } else { "http" };
     let server = app.on(listen.address, tls)?;
     info!("listening at {secured}://{}", server.address().unwrap_or(listen.address));
     Ok(server)
 }
 
-fn open_cops(seat: &Seat, cops: &Cops) -> Result<CopsDoor, AppError> {
-    let tls = secured(&cops.listen)?;
+fn open_cops(seat: &Seat, cops: &Cops, all: &mut Vec<TlsDoor>) -> Result<CopsDoor, AppError> {
+    let tls = secured(&cops.listen, all)?;
     let secured = if tls.is_some() { "with TLS" } else { "in the clear" };
     let settings = CopsSettings { client_type: cops.client_type, tls, other: cops.other };
     let door = CopsDoor::on(cops.listen.address, settings, Arc::new(LedDomain(seat.clone())))?;

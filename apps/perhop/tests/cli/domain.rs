@@ -433,7 +433,7 @@ fn on_the_network_a_client_is_known_by_token_or_certificate_and_else_not_at_all(
          certificate = \"{west}\"\n"
     );
     scratch.file("domain.toml", &format!("{domain}\n{more}"));
-    let _running = controller(&scratch, &name, &[]);
+    let running = controller(&scratch, &name, &[]);
     let url = secured(&scratch);
     let authority = file("authority.pem");
     let asked = |words: &[&str], more: &[&str]| {
@@ -475,8 +475,22 @@ fn on_the_network_a_client_is_known_by_token_or_certificate_and_else_not_at_all(
     let forged = asked(&list, &["--certificate", &path("west.pem"), "--key-file", &path("west.key")]);
     assert_eq!((forged.code, forged.out.as_str()), (Some(3), ""), "{}", forged.err);
     let doubtful = ["--controller", &url, "--authority", &path("authority.pem")];
-    let doubted = perhop(&[&["reserve", "list"], &doubtful[..], &phones].concat());
-    assert!(doubted.code == Some(3) && doubted.err.contains("certificate"), "{}", doubted.err);
+    let doubted = || perhop(&[&["reserve", "list"], &doubtful[..], &phones].concat());
+    let refused = doubted();
+    assert!(refused.code == Some(3) && refused.err.contains("certificate"), "{}", refused.err);
+
+    // Certificates are read again with the file, and stay as they were where what is there now is none.
+    assert_eq!(perhop(&["pki", "issue", "controller", "--host", "127.0.0.1", "--dir", folder]).code, Some(0));
+    for name in ["authority.pem", "controller.pem", "controller.key"] {
+        std::fs::copy(path(name), file(name)).unwrap();
+    }
+    running.signal(Signal::HUP);
+    until("the new certificate is shown", || doubted().code == Some(0));
+    scratch.file("controller.pem", "none\n");
+    running.signal(Signal::HUP);
+    let log = || std::fs::read_to_string(scratch.0.join("controller.log")).unwrap();
+    until("it says so", || log().contains("certificates stay as they were"));
+    assert_eq!(doubted().code, Some(0));
 }
 
 #[test]
