@@ -4,6 +4,7 @@ use crate::clients::Standing;
 use crate::limits::{Gauges, Limit, Permit};
 use crate::listener::{Listener, Visitor};
 use crate::refusal::busy;
+use crate::share::{Share, Shares};
 use crate::stream::ClientStream;
 use axum::Router;
 use axum::response::Response;
@@ -13,10 +14,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -30,7 +29,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Serves clients until dropped.
 pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) -> Infallible {
     let app = TowerToHyperService::new(app);
-    let addresses = Addresses::default();
+    let addresses = Shares::default();
     let mut clients = JoinSet::new();
     let mut refused = JoinSet::new();
     loop {
@@ -66,7 +65,7 @@ enum Refusal {
 }
 
 /// A place among the connections, or why there is none. Who is not known takes none of those that others may have.
-fn admit(visitor: &Visitor, gauges: &Gauges, addresses: &Addresses) -> Result<Place, Refusal> {
+fn admit(visitor: &Visitor, gauges: &Gauges, addresses: &Shares<IpAddr>) -> Result<Place, Refusal> {
     let take = |limit| gauges.take(limit, 1).ok_or(Refusal::Full(limit));
     let of_others = match visitor.standing() {
         Standing::Own => None,
@@ -86,38 +85,7 @@ fn admit(visitor: &Visitor, gauges: &Gauges, addresses: &Addresses) -> Result<Pl
 struct Place {
     _one: Permit,
     _of_others: Option<Permit>,
-    _of_address: Option<OfAddress>,
-}
-
-/// How many connections there are from each address of the network.
-#[derive(Clone, Default)]
-struct Addresses(Arc<Mutex<HashMap<IpAddr, u64>>>);
-
-/// One of them.
-struct OfAddress(Addresses, IpAddr);
-
-impl Addresses {
-    fn take(&self, address: IpAddr, most: u64) -> Option<OfAddress> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(address).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(OfAddress(self.clone(), address))
-    }
-}
-
-impl Drop for OfAddress {
-    fn drop(&mut self) {
-        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.1);
-            }
-        }
-    }
+    _of_address: Option<Share<IpAddr>>,
 }
 
 fn http(gauges: &Gauges, head: Duration) -> http1::Builder {
@@ -161,20 +129,4 @@ async fn refuse(client: ClientStream, why: Refusal, gauges: Gauges) {
     let mut http = http(&gauges, REFUSAL);
     http.keep_alive(false);
     let _ = tokio::time::timeout(REFUSAL, http.serve_connection(TokioIo::new(client), service)).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_has_so_many_connections_and_no_other_fewer_for_it() {
-        let addresses = Addresses::default();
-        let [one, other] = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().expect("an address"));
-        let held: Vec<_> = (0..3).map(|_| addresses.take(one, 3).expect("a place")).collect();
-        assert!(addresses.take(one, 3).is_none() && addresses.take(other, 3).is_some());
-        drop(held);
-        assert!(addresses.take(one, 3).is_some());
-        assert!(addresses.0.lock().expect("nobody panicked").is_empty(), "who has gone is forgotten");
-    }
 }

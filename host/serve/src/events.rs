@@ -1,7 +1,6 @@
 //! Events as server-sent events, for as long as a client reads.
 
-use crate::limits::{Gauges, Limit};
-use crate::refusal::busy;
+use crate::limits::ReaderPlace;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -26,7 +25,7 @@ impl Bell {
 /// Answers with the events after number `after`: `page` gives those that there are for this reader after a number, and the
 /// number up to which there are no others; `None` when there will be no more.
 pub(crate) fn respond<E, F>(
-    gauges: &Gauges,
+    place: ReaderPlace,
     bell: &Bell,
     after: u64,
     number: fn(&E) -> u64,
@@ -36,18 +35,14 @@ where
     E: Serialize + Send + 'static,
     F: Future<Output = Option<(Vec<E>, u64)>> + Send,
 {
-    let limit = Limit::EventReaders;
-    let Some(permit) = gauges.take(limit, 1) else {
-        return busy(limit.name(), gauges.value(limit), "too many readers of events");
-    };
-    // The permit is the stream's: it is given back when the connection ends.
-    let start = (permit, bell.0.clone(), after, VecDeque::<E>::new(), page);
-    let events = stream::unfold(start, move |(permit, mut bell, mut after, mut waiting, page)| async move {
+    // The place is the stream's: it is given back when the connection ends.
+    let start = (place, bell.0.clone(), after, VecDeque::<E>::new(), page);
+    let events = stream::unfold(start, move |(place, mut bell, mut after, mut waiting, page)| async move {
         loop {
             if let Some(event) = waiting.pop_front() {
                 // One that cannot be told ends the stream: its reader is not to go on as if it had been.
                 let told = SseEvent::default().id(number(&event).to_string()).json_data(&event);
-                return Some((told, (permit, bell, after, waiting, page)));
+                return Some((told, (place, bell, after, waiting, page)));
             }
             // Before asking: what comes while the answer is on its way is news.
             bell.mark_unchanged();

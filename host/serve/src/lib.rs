@@ -26,6 +26,7 @@ mod listener;
 mod refusal;
 mod router;
 mod server;
+mod share;
 mod socket;
 mod stream;
 mod tcapi;

@@ -1,5 +1,8 @@
 //! What a server allows its clients, how much of it is used, and how often it was not enough.
 
+use crate::refusal::busy;
+use crate::share::{Share, Shares};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +24,8 @@ pub enum Limit {
     ConnectionsOfAddress,
     /// Readers of events at the same time; one more is answered with 503.
     EventReaders,
+    /// Of these, readers of one client that is no administrator, so that it cannot shut others out.
+    EventReadersOfClient,
     /// Bytes of a request's head; more is answered with 431. Looked at when more arrives, so up to twice as many may pass.
     HeadBytes,
     /// Bytes of a request's body; more is answered with 413. A transaction of 100,000 operations may need more than the
@@ -40,11 +45,12 @@ pub enum Limit {
 /// A name, a unit, the default and the range.
 type Row = (Limit, &'static str, &'static str, u64, (u64, u64));
 
-const TABLE: [Row; 10] = [
+const TABLE: [Row; 11] = [
     (Limit::Connections, "api.connections", "connections", 64, (2, 10_000)),
     (Limit::ConnectionsOfOthers, "api.connections_of_others", "connections", 48, (1, 10_000)),
     (Limit::ConnectionsOfAddress, "api.connections_of_address", "connections", 32, (1, 10_000)),
     (Limit::EventReaders, "api.event_readers", "connections", 16, (1, 10_000)),
+    (Limit::EventReadersOfClient, "api.event_readers_of_client", "connections", 8, (1, 10_000)),
     (Limit::HeadBytes, "api.head_bytes", "B", 65_536, (8_192, 1 << 20)),
     (Limit::BodyBytes, "api.body_bytes", "B", 8 << 20, (1_024, 1 << 30)),
     (Limit::BodiesBytes, "api.bodies_bytes", "B", 256 << 20, (1_024, 1 << 34)),
@@ -178,6 +184,14 @@ pub(crate) struct Gauges {
     limits: Limits,
     gauges: Arc<[Gauge; TABLE.len()]>,
     parsing: Arc<Semaphore>,
+    readers: Shares<String>,
+}
+
+/// A place among the readers of events; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct ReaderPlace {
+    _one: Permit,
+    _of_client: Option<Share<String>>,
 }
 
 impl Gauges {
@@ -186,6 +200,7 @@ impl Gauges {
             limits,
             gauges: Arc::new(Default::default()),
             parsing: Arc::new(Semaphore::new(PARSED_TOGETHER)),
+            readers: Shares::default(),
         }
     }
 
@@ -218,6 +233,25 @@ impl Gauges {
         permit.grow(self, amount).then_some(permit)
     }
 
+    /// A place among the readers of events, one of those of `client` if it has a name.
+    ///
+    /// # Errors
+    /// The answer to one too many.
+    #[allow(clippy::result_large_err, reason = "the error is the finished answer")]
+    pub(crate) fn reader(&self, client: Option<String>) -> Result<ReaderPlace, Response> {
+        let full = |limit: Limit| busy(limit.name(), self.value(limit), "too many readers of events");
+        let limit = Limit::EventReadersOfClient;
+        let of_client = client.map(|client| {
+            self.readers.take(client, self.value(limit)).ok_or_else(|| {
+                self.hit(limit);
+                full(limit)
+            })
+        });
+        let _of_client = of_client.transpose()?;
+        let _one = self.take(Limit::EventReaders, 1).ok_or_else(|| full(Limit::EventReaders))?;
+        Ok(ReaderPlace { _one, _of_client })
+    }
+
     /// Counts `amount` as used if it fits; a refusal is counted.
     fn add(&self, limit: Limit, amount: u64) -> bool {
         let most = self.value(limit);
@@ -232,8 +266,10 @@ impl Gauges {
     pub(crate) fn rows(&self) -> Vec<LimitRow> {
         let row = |limit: Limit| {
             let gauge = &self.gauges[limit as usize];
+            let of_each = matches!(limit, Limit::ConnectionsOfAddress | Limit::EventReadersOfClient);
             let used = !matches!(limit.unit(), "ms")
-                && !matches!(limit, Limit::HeadBytes | Limit::BodyBytes | Limit::ConnectionsOfAddress);
+                && !of_each
+                && !matches!(limit, Limit::HeadBytes | Limit::BodyBytes);
             // What is too long a head is found by the reader of heads, which does not tell.
             let counted = !matches!(limit, Limit::HeadBytes);
             LimitRow {
@@ -319,5 +355,23 @@ mod tests {
         let rows = gauges.rows();
         let row = rows.iter().find(|r| r.name == "api.event_readers").expect("listed");
         assert_eq!((row.now, row.hits), (Some(1), Some(1)));
+    }
+
+    #[test]
+    fn one_client_that_reads_events_leaves_others_their_places() {
+        let mut limits = Limits::default();
+        limits.set("api.event_readers", "4").expect("in range");
+        limits.set("api.event_readers_of_client", "2").expect("in range");
+        let gauges = Gauges::new(limits);
+        let of = |client: Option<&str>| gauges.reader(client.map(str::to_owned)).ok();
+        let held = [of(Some("a")), of(Some("a"))];
+        assert!(held.iter().all(Option::is_some) && of(Some("a")).is_none(), "it has as many as it may");
+        let others = [of(Some("b")), of(None)];
+        assert!(others.iter().all(Option::is_some), "others have theirs");
+        assert!(of(Some("c")).is_none(), "there are no more at all");
+        drop(held);
+        assert!(of(Some("a")).is_some());
+        let hits: Vec<_> = gauges.rows().into_iter().filter(|row| row.name.contains("readers")).collect();
+        assert_eq!((hits[0].hits, hits[1].hits), (Some(1), Some(1)), "{hits:?}");
     }
 }

@@ -12,7 +12,7 @@ use crate::tls::{Certificate, TlsCarrier, TlsDoor};
 use axum::http::Request;
 use axum::response::Response;
 use perhop_io::account::peer_groups;
-use perhop_model::{Credentials, ErrorItem};
+use perhop_model::{Credentials, ErrorItem, Role};
 use perhop_reason::Code;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -108,6 +108,12 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn credentials(&self) -> Credentials {
         self.credentials.clone()
+    }
+
+    /// The name by which its places among readers of events are counted; an administrator has none.
+    pub(crate) fn as_reader(&self) -> Option<String> {
+        let counted = self.credentials.role != Role::Admin;
+        counted.then(|| self.process.as_ref().map_or_else(String::new, |process| process.user.to_string()))
     }
 
     /// Counts a request that changes something or checks a change.

@@ -7,8 +7,6 @@ use super::refused::Refused;
 use crate::body::Received;
 use crate::domain::{Caller, Domain, News, Role};
 use crate::endpoints::Endpoints;
-use crate::limits::Limit;
-use crate::refusal::busy;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -144,18 +142,16 @@ async fn wanted(
     Known(caller): Known,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Response> {
-    let limit = Limit::EventReaders;
-    let Some(permit) = s.gauges.take(limit, 1) else {
-        return Err(busy(limit.name(), s.gauges.value(limit), "too many readers of events"));
-    };
+    let client = (caller.role != Role::Admin).then(|| caller.name.to_string());
+    let place = s.gauges.reader(client)?;
     let begin = async {
         let node = node(path, &caller)?;
         Follower::begin(s.seat.led()?.domain, node, caller.name).await
     };
     let follower = begin.await.map_err(IntoResponse::into_response)?;
-    let events = stream::unfold((permit, follower), |(permit, follower)| async move {
+    let events = stream::unfold((place, follower), |(place, follower)| async move {
         let (news, follower) = follower.next().await?;
-        Some((Event::default().json_data(&news), (permit, follower)))
+        Some((Event::default().json_data(&news), (place, follower)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
 }

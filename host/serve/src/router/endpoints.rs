@@ -251,9 +251,10 @@ fn types(list: &str) -> Result<Vec<&'static str>, Response> {
     ("owner" = Option<String>, Query), ("without" = Option<String>, Query)), responses(
         (status = 200, description = "Server-sent events; the header Last-Event-ID does as `after` does. A reader that is \
             too slow for the ring gets a `gap`", body = Event, content_type = "text/event-stream"),
-        (status = 503, description = "api.event_readers is reached: try again after retry_after_ms")))]
+        (status = 503, description = "api.event_readers or api.event_readers_of_client is reached: try again after retry_after_ms")))]
 async fn events(
     State(s): State<Shared>,
+    Extension(peer): Extension<Peer>,
     headers: HeaderMap,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
@@ -263,7 +264,8 @@ async fn events(
     // What a client of server-sent events says by itself when it connects again.
     let last = || headers.get("last-event-id")?.to_str().ok()?.parse().ok();
     let after = given.or_else(last).unwrap_or(0);
-    let (gauges, bell) = (s.gauges.clone(), s.bell.clone());
+    let place = s.gauges.reader(peer.as_reader())?;
+    let bell = s.bell.clone();
     let page = move |after| {
         let (s, filter) = (s.clone(), filter.clone());
         async move {
@@ -271,5 +273,5 @@ async fn events(
             Some((page.events, page.upto))
         }
     };
-    Ok(events::respond(&gauges, &bell, after, |event: &Event| event.seq, page))
+    Ok(events::respond(place, &bell, after, |event: &Event| event.seq, page))
 }

@@ -19,7 +19,7 @@ use utoipa::OpenApi;
         its status. Besides the statuses of each operation, any request may be answered with 400 (not HTTP/1.1), 404 (no \
         such address), 405 (no such method), 408 (the body took longer than `api.body_ms`), 413 (a body above \
         `api.body_bytes`, or one that would come to more than `api.bodies_bytes`), 431 (a head above `api.head_bytes`), 422 (unreadable parameters or body), and 503 with \
-        `retry_after_ms` (`api.connections`, `api.connections_of_others`, `api.connections_of_address`, `api.event_readers` or `api.bodies_bytes` is \
+        `retry_after_ms` (`api.connections`, `api.connections_of_others`, `api.connections_of_address`, `api.event_readers`, `api.event_readers_of_client` or `api.bodies_bytes` is \
         reached, or the router is stopping). A connection is closed when a head takes longer than `api.head_ms` or when \
         its client reads nothing for `api.write_ms`. A client that may only read \
         is refused with 403 before its body is read where it would change something, and beyond 64 KiB of a transaction \
