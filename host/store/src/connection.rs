@@ -1,7 +1,9 @@
 //! A connection to either engine: the one place that knows which it is.
 
 use crate::Error;
+use crate::checkpoint::LOG_PAGES;
 use crate::limits::Limits;
+use serde_json::Value as Json;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
@@ -33,7 +35,11 @@ impl Target {
     /// hashes of tokens in it.
     pub(crate) fn create(address: &str, limits: &Limits) -> Result<Target, Error> {
         if let Some(path) = address.strip_prefix("sqlite:") {
-            return Target::file(Path::new(path.strip_prefix("//").unwrap_or(path)), limits);
+            let mut target = Target::file(Path::new(path.strip_prefix("//").unwrap_or(path)), limits)?;
+            if let Target::Sqlite(_, options) = &mut target {
+                **options = options.as_ref().clone().pragma("wal_autocheckpoint", LOG_PAGES.to_string());
+            }
+            return Ok(target);
         }
         if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
             return Err(Error::Address(address.to_owned()));
@@ -211,6 +217,28 @@ impl Connection {
         })
     }
 
+    /// Some columns of many rows: `SELECT columns` and `rest`. Each row comes as one value, as a value of its own for
+    /// each column costs several times as much.
+    pub(crate) async fn many(
+        &mut self,
+        columns: &str,
+        rest: &str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        let array = match self {
+            Connection::Sqlite { .. } => format!("json_array({columns})"),
+            Connection::Postgres(_) => format!("json_build_array({columns})::text"),
+        };
+        let rows = self.rows(AssertSqlSafe(format!("SELECT {array} {rest}")), values).await?;
+        let array = |row: Row| {
+            let text = row.text(0)?.unwrap_or_default();
+            serde_json::from_str(&text)
+                .map(Row::Array)
+                .map_err(|_| Error::Corrupt { column: "row", found: text })
+        };
+        rows.into_iter().map(array).collect()
+    }
+
     /// Runs a statement that gives one row.
     pub(crate) async fn row(&mut self, sql: impl SqlSafeStr, values: &[Value<'_>]) -> Result<Row, Error> {
         self.rows(sql, values).await?.pop().ok_or_else(|| sqlx::Error::RowNotFound.into())
@@ -247,6 +275,8 @@ fn postgres_arguments(values: &[Value<'_>]) -> Result<PgArguments, Error> {
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
+    /// One that came as an array of JSON: see [`Connection::many`].
+    Array(Vec<Json>),
 }
 
 impl Row {
@@ -255,6 +285,7 @@ impl Row {
         Ok(match self {
             Row::Sqlite(row) => row.try_get(column)?,
             Row::Postgres(row) => row.try_get(column)?,
+            Row::Array(values) => given(values, column, Json::as_i64)?,
         })
     }
 
@@ -263,6 +294,16 @@ impl Row {
         Ok(match self {
             Row::Sqlite(row) => row.try_get(column)?,
             Row::Postgres(row) => row.try_get(column)?,
+            Row::Array(values) => given(values, column, |value| value.as_str().map(str::to_owned))?,
         })
+    }
+}
+
+/// What a value of an array is, if it is anything.
+fn given<T>(values: &[Json], column: usize, of: impl Fn(&Json) -> Option<T>) -> Result<Option<T>, Error> {
+    let value = values.get(column).unwrap_or(&Json::Null);
+    match of(value) {
+        None if !value.is_null() => Err(Error::Corrupt { column: "row", found: value.to_string() }),
+        given => Ok(given),
     }
 }

@@ -10,6 +10,7 @@
 //! [`Journal`] is what an agent keeps beside its router: values by name in a SQLite file.
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod compact;
 mod connection;
 mod error;

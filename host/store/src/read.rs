@@ -7,7 +7,6 @@ use crate::rows::{self, Read, int, text};
 use crate::statements::Table;
 use crate::store::{Lent, Store};
 use perhop_broker::record::{AuditRow, FeedRow, Snapshot};
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 const STATE: Table =
     Table { name: "domain_state", columns: &["audit_seq", "feed_seq", "last_reservation"], key: 0 };
@@ -212,13 +211,6 @@ async fn page(
     values: &[Value<'_>],
     limit: usize,
 ) -> Result<Vec<Row>, Error> {
-    connection.rows(select(table, condition, order, limit), values).await
-}
-
-/// The text of a statement. All of it is the program's own.
-fn select(table: &Table, condition: &str, order: &str, limit: usize) -> SqlStr {
-    let columns = table.columns.join(", ");
-    let text =
-        format!("SELECT {columns} FROM {} WHERE {condition} ORDER BY {order} LIMIT {limit}", table.name);
-    AssertSqlSafe(text).into_sql_str()
+    let rest = format!("FROM {} WHERE {condition} ORDER BY {order} LIMIT {limit}", table.name);
+    connection.many(&table.columns.join(", "), &rest, values).await
 }

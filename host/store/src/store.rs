@@ -1,5 +1,6 @@
 //! The store: an address, a connection that writes and one that reads.
 
+use crate::checkpoint::Checkpoints;
 use crate::connection::{Connection, Target};
 use crate::limits::Limits;
 use crate::schema::{self, DOMAIN};
@@ -18,6 +19,8 @@ pub struct Store {
     pub(crate) writer: Mutex<Slot>,
     pub(crate) reader: Mutex<Slot>,
     pub(crate) watch: Mutex<Watch>,
+    /// With SQLite.
+    pub(crate) checkpoints: Option<Checkpoints>,
 }
 
 /// A place for a connection between calls.
@@ -58,16 +61,19 @@ impl Store {
     /// [`Error::Address`], [`Error::NewerSchema`], and whatever keeps a database from answering.
     pub async fn open(address: &str, limits: Limits) -> Result<Store, Error> {
         let target = Target::create(address, &limits)?;
-        let store = Store {
+        let of_log = matches!(target, Target::Sqlite(..)).then(|| target.clone());
+        let mut store = Store {
             target,
             limits,
             writer: Mutex::default(),
             reader: Mutex::default(),
             watch: Mutex::default(),
+            checkpoints: None,
         };
         let mut connection = store.bounded(store.target.connect()).await?;
         store.bounded(schema::migrate(&mut connection, DOMAIN)).await?;
         store.writer.lock().await.open = Some(Open { connection, statements: Statements::default() });
+        store.checkpoints = of_log.map(Checkpoints::of);
         Ok(store)
     }
 

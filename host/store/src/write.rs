@@ -1,5 +1,6 @@
 //! Groups of changes, each one transaction.
 
+use crate::checkpoint::Checkpoints;
 use crate::connection::{Connection, Value};
 use crate::rows::{self, int};
 use crate::statements::{Rows, Table, Work};
@@ -54,6 +55,7 @@ impl Store {
                 Ok(()) => {
                     lent.slot.doubt = None;
                     lent.put_back();
+                    self.checkpoints.iter().for_each(Checkpoints::written);
                     return Ok(());
                 }
                 Err(error) => error,

@@ -5,6 +5,7 @@ use crate::support::*;
 use perhop_broker::record::{Change, Group};
 use perhop_reason::Code;
 use perhop_store::{Error, Limits, Store};
+use std::time::Duration;
 
 fn made(fence: u64, number: u64) -> Group {
     group(fence, number, vec![Change::Reservation(reservation(number))])
@@ -60,6 +61,31 @@ fn a_file_that_vanished_takes_nothing_and_is_taken_up_again_when_it_is_back() {
         rename("away-", "");
         store.write(&made(fence, 2)).await.expect("it is back");
         assert_eq!(store.load().await.expect("a domain").reservations, [reservation(1), reservation(2)]);
+    });
+}
+
+#[test]
+fn what_is_written_gets_from_the_log_into_the_file_while_the_store_is_open() {
+    let folder = Folder::new();
+    let file = folder.file("domain.db");
+    let place = Place::sqlite(&file);
+    block_on(async {
+        let store = place.open().await;
+        let fence = lead(&store, "a").await;
+        let size = || std::fs::metadata(&file).expect("the file").len();
+        let before = size();
+        // Less than makes the writer do it.
+        for number in 0..20 {
+            let rows = (1..=100).map(|n| Change::Reservation(reservation(100 * number + n)));
+            store.write(&group(fence, number, rows.collect())).await.expect("it is written");
+        }
+        for _ in 0..1_000 {
+            if size() > before {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the file has still {before} octets");
     });
 }
 
