@@ -1,6 +1,6 @@
 //! What a domain keeps with a reservation: for which packets it is.
 
-use crate::record::ReservationRow;
+use crate::record::{ReservationRow, ReservationState};
 use ipnet::IpNet;
 use perhop_agent::DomainFlow;
 use perhop_config::TableReader;
@@ -191,7 +191,8 @@ impl Flow {
 
     /// For an agent, `now_ms` being the time; none = its packets are not told from others.
     pub fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
-        if self.packets.is_empty() {
+        // What a neighbouring domain has not agreed to yet is not told.
+        if self.packets.is_empty() || row.state == ReservationState::Asking {
             return None;
         }
         Some(DomainFlow {

@@ -23,6 +23,7 @@ mod endpoints;
 mod events;
 mod limits;
 mod listener;
+pub mod peer;
 mod refusal;
 mod router;
 mod server;

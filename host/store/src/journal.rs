@@ -11,7 +11,7 @@ use std::path::Path;
 
 const TABLE: Table = Table { name: "journal", columns: &["name", "seq", "json"], key: 1 };
 
-/// One change of a journal.
+/// One change of values that are kept by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The name: `lease/voice`, `edition`.

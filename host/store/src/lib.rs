@@ -17,6 +17,7 @@ mod error;
 mod journal;
 mod leader;
 mod limits;
+mod peer;
 mod read;
 mod rows;
 mod schema;

@@ -143,7 +143,10 @@ pub const ADMISSION_FIGURES: [&str; 5] =
 pub const RESERVATION_FIGURES: [&str; 5] = ["asked", "granted", "refused", "shrunk", "ended"];
 
 /// Figures of a controller, behind `controller.NODE.`.
-pub const CONTROLLER_FIGURES: [&str; 2] = ["requests", "over_capacity"];
+pub const CONTROLLER_FIGURES: [&str; 5] = ["requests", "over_capacity", "left", "messages", "lost_messages"];
+
+/// Figures of what is decided beside a router, behind `leases.NODE.`.
+pub const LEASES_FIGURES: [&str; 2] = ["asked", "changed"];
 
 /// Group that has the throughput of every traffic in its first direction.
 pub const TOTAL: &str = "total";

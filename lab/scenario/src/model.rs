@@ -5,6 +5,7 @@
 
 use perhop_bandwidth::AgentFile;
 use perhop_broker::flow::Marks;
+use perhop_broker::peer::PeerFile;
 use perhop_broker::topology::DomainFile;
 use perhop_config::Position;
 use perhop_quality::{Codec, Scoring};
@@ -135,6 +136,19 @@ pub struct ControllerConfig {
     pub marks: Marks,
     /// When it is away, from and until, in order of time and one after the other.
     pub outages: Vec<(Duration, Duration)>,
+    /// Neighbouring domains: controllers of the scenario.
+    pub peers: Vec<PeerFile>,
+    /// What becomes of what it says to them.
+    pub faults: MessageFaults,
+}
+
+/// What becomes of messages between controllers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageFaults {
+    /// Independent loss.
+    pub loss: Probability,
+    /// A random part of the delay, up to this much; order is not kept.
+    pub jitter: Duration,
 }
 
 /// Requests for bandwidth, one after the other.
@@ -172,6 +186,10 @@ pub struct Reservation {
     pub release: Option<Duration>,
     /// Position of the traffic whose packets they are for; none = they are not told from others of the class.
     pub traffic: Option<usize>,
+    /// Another domain, that of this controller, in which `to` is an edge.
+    pub domain: Option<String>,
+    /// The agent beside the router where it enters decides, within leases.
+    pub by_agent: bool,
 }
 
 /// Configuration of a Perhop router: text of a router file. A port of the file is the link of the same name; a port

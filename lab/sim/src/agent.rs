@@ -3,7 +3,8 @@
 use perhop_agent::{ClassReading, DomainNews, Input, Readings, Router};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_bandwidth::{Agent, AgentFile};
+use perhop_bandwidth::{Agent, AgentFile, Notice};
+use perhop_broker::lease::InRouter;
 use perhop_graph::router::VirtualRouter;
 use perhop_measure::{AgentRecorder, Recording};
 use perhop_model::{Claim, Credentials, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};
@@ -22,6 +23,8 @@ pub(crate) struct AgentNode {
     classes: BTreeMap<Name, usize>,
     /// Whether it counts flows of policies.
     shares: bool,
+    /// What became of what is decided beside the router.
+    leased: Vec<InRouter>,
 }
 
 impl AgentNode {
@@ -35,6 +38,7 @@ impl AgentNode {
             recorder: AgentRecorder::new(file),
             classes: file.measured().cloned().collect::<BTreeSet<_>>().into_iter().zip(0..).collect(),
             shares: !file.bandwidth.links.is_empty(),
+            leased: Vec::new(),
         };
         this.tell(now, Input::Appeared, router);
         this
@@ -57,6 +61,23 @@ impl AgentNode {
         self.tell(now, Input::Domain(news), router);
     }
 
+    /// What is decided beside the router needs so much of a class.
+    pub(crate) fn leased(
+        &mut self,
+        now: Instant,
+        class: String,
+        number: u64,
+        bps: u64,
+        router: &mut VirtualRouter,
+    ) {
+        self.tell(now, Input::Leased { class, number, bps }, router);
+    }
+
+    /// What became of that since it was taken last.
+    pub(crate) fn take_leased(&mut self) -> Vec<InRouter> {
+        std::mem::take(&mut self.leased)
+    }
+
     /// The window begins.
     pub(crate) fn window_begins(&mut self) {
         self.recorder.window_begins(&self.agent);
@@ -73,9 +94,19 @@ impl AgentNode {
     }
 
     fn tell(&mut self, now: Instant, input: Input, router: &mut VirtualRouter) {
-        let Self { agent, recorder, classes, shares } = self;
+        let Self { agent, recorder, classes, shares, leased } = self;
         let mut reached = Reached { router, classes, shares: *shares, now };
-        let told = agent.tell(|| now, input, Some(&mut reached), |at, notice| recorder.note(at, &notice));
+        let told = agent.tell(
+            || now,
+            input,
+            Some(&mut reached),
+            |at, notice| {
+                recorder.note(at, &notice);
+                if let Notice::Leased(told) = notice {
+                    leased.push(told);
+                }
+            },
+        );
         debug_assert!(told.is_ok(), "a router in the same node answers at once");
     }
 }

@@ -9,7 +9,7 @@ use crate::error::SimError;
 use crate::frame::{Hop, mac};
 use crate::front::Front;
 use crate::node::{Books, Kind, Node};
-use crate::random::{AGENTS, DISCIPLINES, ROUTERS, Stream};
+use crate::random::{AGENTS, CONTROLLERS, DISCIPLINES, ROUTERS, Stream};
 use crate::router::{RouterNode, RouterSeeds};
 use crate::sample::LaneQueues;
 use crate::transport::Transport;
@@ -83,7 +83,7 @@ impl World {
         };
         world.add_links(scenario, options)?;
         world.add_nodes(scenario, options)?;
-        world.add_controllers(scenario)?;
+        world.add_controllers(scenario, options)?;
         for (i, traffic) in scenario.traffic.iter().enumerate() {
             world.add_traffic(scenario, options, i, traffic)?;
         }
@@ -160,14 +160,17 @@ impl World {
         Ok(())
     }
 
-    fn add_controllers(&mut self, scenario: &Scenario) -> Result<(), SimError> {
+    fn add_controllers(&mut self, scenario: &Scenario, options: &Options) -> Result<(), SimError> {
         for (i, node) in scenario.nodes.iter().enumerate() {
             let NodeKind::Controller(config) = &node.kind else { continue };
             let entity = self.entity(Who::Controller(self.controllers.len()));
-            let made = Controller::new(scenario, NodeIndex(i), config, &self.paths, entity);
+            let stream = Stream::new(options.seed, options.repetition, CONTROLLERS + i as u64);
+            let made = Controller::new(scenario, NodeIndex(i), config, &self.paths, entity, stream);
             let made = made.map_err(|why| SimError::Controller { node: node.name.clone(), why })?;
-            self.agenda.arm(entity, made.next_wakeup());
             self.controllers.push(made);
+        }
+        for index in 0..self.controllers.len() {
+            self.carry_out(index);
         }
         Ok(())
     }

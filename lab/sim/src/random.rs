@@ -13,6 +13,9 @@ pub(crate) const ROUTERS: u64 = 3 << 32;
 /// Those of agents, one for each node.
 pub(crate) const AGENTS: u64 = 4 << 32;
 
+/// Those of controllers, one for each node: which of their messages are lost or late.
+pub(crate) const CONTROLLERS: u64 = 5 << 32;
+
 /// The stream of one entity.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream(Pcg64Mcg);
@@ -48,11 +51,11 @@ mod tests {
         let mut seeds = BTreeSet::new();
         for seed in 0..16 {
             for repetition in 0..16 {
-                for group in [0, TRANSPORT, DISCIPLINES, ROUTERS, AGENTS] {
+                for group in [0, TRANSPORT, DISCIPLINES, ROUTERS, AGENTS, CONTROLLERS] {
                     seeds.extend((0..8).map(|i| Stream::seed(seed, repetition, group + i)));
                 }
             }
         }
-        assert_eq!(seeds.len(), 16 * 16 * 5 * 8);
+        assert_eq!(seeds.len(), 16 * 16 * 6 * 8);
     }
 }

@@ -247,6 +247,19 @@ impl RouterNode {
         }
     }
 
+    /// What is decided beside it needs so much of a class.
+    pub(crate) fn leased(&mut self, now: Instant, class: String, number: u64, bps: u64) {
+        self.router.run_until(now);
+        if let Some(agent) = &mut self.agent {
+            agent.leased(now, class, number, bps, &mut self.router);
+        }
+    }
+
+    /// What became of that since it was taken last.
+    pub(crate) fn take_leased(&mut self) -> Vec<perhop_broker::lease::InRouter> {
+        self.agent.as_mut().map(AgentNode::take_leased).unwrap_or_default()
+    }
+
     /// The agent, if there is one.
     pub(crate) fn agent(&self) -> Option<&AgentNode> {
         self.agent.as_ref()

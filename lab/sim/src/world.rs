@@ -7,7 +7,7 @@
 use crate::agenda::{Agenda, Entity};
 use crate::buffers::Buffers;
 use crate::capture::Capture;
-use crate::controller::Controller;
+use crate::controller::{Controller, Delivered};
 use crate::datagrams::Datagrams;
 use crate::error::SimError;
 use crate::frame::{FRAME_LEN, IP_LEN, datagram, mac};
@@ -259,6 +259,7 @@ impl World {
         if let Kind::Router(router) = &mut self.nodes[index].kind {
             router.wake(self.now);
             self.after_router(index);
+            self.tell_leased(index);
         }
     }
 
@@ -405,16 +406,58 @@ impl World {
         let controller = &mut self.controllers[index];
         let woken = controller.wake(self.now);
         let node = controller.name().to_owned();
-        let delivered = woken.map_err(|why| SimError::Controller { node, why })?;
-        for (node, news) in delivered {
-            if let Kind::Router(router) = &mut self.nodes[node].kind {
-                router.hear(self.now, news);
-                self.after_router(node);
+        woken.map_err(|why| SimError::Controller { node, why })?;
+        self.carry_out(index);
+        Ok(())
+    }
+
+    /// Carries what a controller has for others, until it has nothing more.
+    pub(crate) fn carry_out(&mut self, index: usize) {
+        loop {
+            let delivered = self.controllers[index].take_delivered();
+            if delivered.is_empty() {
+                break;
+            }
+            for one in delivered {
+                match one {
+                    Delivered::News { router: node, news } => {
+                        if let Kind::Router(router) = &mut self.nodes[node].kind {
+                            router.hear(self.now, news);
+                            self.after_router(node);
+                            self.tell_leased(node);
+                        }
+                    }
+                    Delivered::Leased { router: node, class, number, bps } => {
+                        if let Kind::Router(router) = &mut self.nodes[node].kind {
+                            router.leased(self.now, class, number, bps);
+                            self.after_router(node);
+                            self.tell_leased(node);
+                        }
+                    }
+                    Delivered::Peer { to, at, due } => {
+                        let other = self.controllers.iter_mut().find(|other| other.name() == to);
+                        if let Some(other) = other {
+                            other.receive(at, due);
+                            self.agenda.arm(other.entity, other.next_wakeup());
+                        }
+                    }
+                }
             }
         }
         let controller = &self.controllers[index];
         self.agenda.arm(controller.entity, controller.next_wakeup());
-        Ok(())
+    }
+
+    /// What became in a router of what is decided beside it.
+    pub(crate) fn tell_leased(&mut self, node: usize) {
+        let Kind::Router(router) = &mut self.nodes[node].kind else { return };
+        for told in router.take_leased() {
+            for controller in &mut self.controllers {
+                controller.in_router(self.now, node, told.clone());
+                // What that gives others waits for the controller's turn, which is now.
+                self.agenda.arm(controller.entity, self.now);
+            }
+        }
     }
 
     fn reconfigure(&mut self, node: usize, change: &RouterChange) -> Result<(), SimError> {

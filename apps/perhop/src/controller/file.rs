@@ -1,5 +1,6 @@
 //! A domain's file as a controller reads it: what the domain consists of, and where it is asked.
 
+use super::peers::{self, Reached};
 use crate::error::AppError;
 use crate::output::progress;
 use crate::text_file::read_text;
@@ -28,6 +29,8 @@ pub struct ControllerFile {
     pub listeners: Vec<Listen>,
     /// Where it is asked by COPS.
     pub cops: Vec<Cops>,
+    /// Neighbouring domains.
+    pub peers: Vec<Reached>,
     /// What it consists of, and how it decides.
     pub domain: DomainFile,
     /// Code points that packets with a reservation get, by class.
@@ -88,8 +91,9 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let marks = read_marks(&mut root);
     let domain = read_domain(&mut root);
     let camara = super::camara::read(&mut root, &domain, folder);
+    let peers = peers::read(&mut root, &domain.topology, &name, folder);
     root.finish();
-    let file = ControllerFile { name, database, listeners, cops, domain, marks, camara };
+    let file = ControllerFile { name, database, listeners, cops, peers, domain, marks, camara };
     ((diagnostics.errors() == 0).then_some(file), diagnostics)
 }
 
@@ -219,6 +223,25 @@ mod tests {
         let cops = file.unwrap_or_else(|| panic!("{diagnostics}")).cops;
         assert_eq!((cops[0].client_type, cops[0].other), (DEFAULT_CLIENT_TYPE, None));
         assert_eq!((cops[1].client_type, cops[1].other), (ClientType(0x4000), "192.0.2.9:3288".parse().ok()));
+    }
+
+    #[test]
+    fn a_neighbour_is_a_client_and_is_reached_by_secured_addresses() {
+        let domain = "[[node]]\nname = \"south\"\nkind = \"peer\"\n";
+        let client = "[[client]]\nname = \"south\"\nkind = \"peer\"\nrole = \"proxy\"\n";
+        let peer = "[[peer]]\nname = \"south\"\naddresses = [\"https://127.0.0.1:8443\"]\ncertificate = \"c\"\n\
+                    key = \"k\"\nauthority = \"s\"\n";
+        assert_eq!(errors(&format!("{domain}{client}{peer}")), Vec::<String>::new());
+        for (text, what) in [
+            (format!("{domain}{peer}"), "4:8: name"),
+            (format!("{domain}{}{peer}", client.replace("\"peer\"", "\"http\"")), "not a client"),
+            (format!("{domain}{client}{}", peer.replace("https", "http")), "10:14"),
+            (format!("{domain}{client}{}", peer.replace("\"https://127.0.0.1:8443\"", "")), "0 addresses"),
+            (format!("{domain}{client}{}", peer.replace("key = \"k\"\n", "")), "key"),
+        ] {
+            let found = errors(&text);
+            assert!(found.len() == 1 && found[0].contains(what), "{what}: {found:?}");
+        }
     }
 
     #[test]

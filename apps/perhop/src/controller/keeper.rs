@@ -2,7 +2,8 @@
 
 use perhop_broker::record::{AuditRow, Change, Group};
 use perhop_serve::domain::{Keeper, NotKept, Writing};
-use perhop_store::{Error, Store};
+use perhop_serve::peer::{Journal, Keeping};
+use perhop_store::{Entry, Error, Store};
 use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ fn log_refusals(group: &Group) {
                 what = row.what,
                 code = %code,
                 link = text("link"),
+                domain = text("domain"),
                 class = text("class"),
                 asked_bps = number("asked").filter(|bps| *bps > 0),
                 free_bps = number("free"),
@@ -64,6 +66,23 @@ impl Keeper for InStore {
         most: usize,
     ) -> Pin<Box<dyn Future<Output = Result<Vec<AuditRow>, NotKept>> + Send + '_>> {
         Box::pin(async move { self.0.audit(before, most).await.map_err(|error| not_kept(&error)) })
+    }
+}
+
+/// The same database as the memory of what is agreed with neighbours, for the leader with this fence.
+pub struct PeersInStore {
+    pub store: Arc<Store>,
+    pub fence: u64,
+}
+
+impl Journal for PeersInStore {
+    fn write<'a>(&'a self, rows: &'a [(String, Option<Value>)]) -> Keeping<'a> {
+        Box::pin(async move {
+            let entry =
+                |(name, value): &(String, Option<Value>)| Entry { name: name.clone(), value: value.clone() };
+            let entries: Vec<Entry> = rows.iter().map(entry).collect();
+            self.store.write_peers(self.fence, &entries).await.map_err(|error| not_kept(&error))
+        })
     }
 }
 

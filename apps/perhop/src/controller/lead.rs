@@ -3,11 +3,13 @@
 use super::ControllerError;
 use super::file::ControllerFile;
 use super::keeper::InStore;
+use super::peers::{self, Reached};
 use perhop_broker::ledger::{ClientChange, Refusal};
 use perhop_io::clock;
 use perhop_serve::controller::camara::Camara;
 use perhop_serve::controller::{Seat, local_client};
 use perhop_serve::domain::{Domain, NotKept};
+use perhop_serve::peer::{Between, RunningBetween};
 use perhop_store::{Campaign, Store};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,8 +124,16 @@ impl Leading {
             Err(refusal) => error!("the file's domain cannot be taken: {}", refusal.message),
         }
         let mut seated = !owed;
+        let mut reaching = Reaching { fence, peers: Vec::new(), running: None, owed: true };
         if seated {
-            self.seat.take(domain.clone(), Arc::clone(&keeper) as _);
+            let wrong = self.reach(&domain, &mut reaching).await;
+            if let Some(why) = wrong.filter(|_| first) {
+                drop(end);
+                let _ = running.await;
+                let _ = self.store.resign(fence).await;
+                return Err(ControllerError::Peers(why));
+            }
+            self.seat.take_with(domain.clone(), Arc::clone(&keeper) as _, reaching.between());
         }
         let mut running = running;
         let mut beat = tokio::time::interval(BEAT);
@@ -136,15 +146,24 @@ impl Leading {
                     if std::mem::take(&mut owed) {
                         owed = self.take_file_again(&domain).await;
                         if !owed && !std::mem::replace(&mut seated, true) {
-                            self.seat.take(domain.clone(), Arc::clone(&keeper) as _);
+                            self.reach(&domain, &mut reaching).await;
+                            self.seat.take_with(domain.clone(), Arc::clone(&keeper) as _, reaching.between());
                         }
+                    }
+                    if seated && reaching.owed {
+                        self.reach(&domain, &mut reaching).await;
                     }
                     if tidied.elapsed() >= TIDY {
                         tidied = tokio::time::Instant::now();
                         self.tidy(fence);
                     }
                 }
-                Ok(()) = self.file.changed() => owed = self.take_file_again(&domain).await,
+                Ok(()) = self.file.changed() => {
+                    owed = self.take_file_again(&domain).await;
+                    if seated && !owed {
+                        self.reach(&domain, &mut reaching).await;
+                    }
+                }
             }
         };
         self.seat.leave();
@@ -188,6 +207,31 @@ impl Leading {
         Ok(())
     }
 
+    /// Reaches the neighbours that the file has, if they are not those that are reached already. Why not, where that will not pass.
+    async fn reach(&mut self, domain: &Domain, reaching: &mut Reaching) -> Option<String> {
+        let file = Arc::clone(&self.file.borrow());
+        if file.peers == reaching.peers && !reaching.owed {
+            return None;
+        }
+        // There is one machine at a time: it goes on where this one has stopped. Who asks meanwhile is told to ask again.
+        if let Some(running) = reaching.running.take() {
+            running.stop().await;
+        }
+        reaching.owed = false;
+        match peers::start(&file.name, &file.peers, domain, &self.store, reaching.fence).await {
+            Ok(running) => {
+                (reaching.peers, reaching.running) = (file.peers.clone(), running);
+                self.seat.reach(reaching.between());
+                None
+            }
+            Err(why) => {
+                error!("neighbouring domains are not reached: {why}");
+                (reaching.peers, reaching.owed) = (Vec::new(), why.may_pass());
+                (!why.may_pass()).then(|| why.to_string())
+            }
+        }
+    }
+
     /// Has the database forget what is too old.
     fn tidy(&self, fence: u64) {
         let store = Arc::clone(&self.store);
@@ -196,6 +240,21 @@ impl Leading {
                 warn!("cannot tidy the database: {error}{}", super::because(&error));
             }
         });
+    }
+}
+
+/// Neighbours that are reached while the domain is led.
+struct Reaching {
+    fence: u64,
+    peers: Vec<Reached>,
+    running: Option<RunningBetween>,
+    /// It is to be tried, or tried again.
+    owed: bool,
+}
+
+impl Reaching {
+    fn between(&self) -> Option<Between> {
+        self.running.as_ref().map(RunningBetween::between)
     }
 }
 

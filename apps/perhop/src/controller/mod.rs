@@ -5,6 +5,7 @@ mod check;
 mod file;
 mod keeper;
 mod lead;
+mod peers;
 mod run;
 
 use crate::error::{AppError, Verdict};
@@ -49,6 +50,9 @@ pub enum ControllerError {
         "the rows of the database contradict each other: {0}\nRestore it from a copy, or begin with an empty one."
     )]
     Rows(#[from] perhop_broker::ledger::LoadError),
+    /// Neighbouring domains are not reached.
+    #[error("the file's [[peer]]: {0}")]
+    Peers(String),
     /// Certificates.
     #[error("{0}\n`perhop pki` makes an authority and certificates.")]
     Tls(#[from] perhop_serve::TlsError),

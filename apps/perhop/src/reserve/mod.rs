@@ -79,13 +79,14 @@ impl Whom {
 #[command(after_help = "Examples:\n  \
     perhop reserve create --from berlin --to munich --class voice --rate \"80 kbit/s\" --back \"80 kbit/s\" \\\n    \
     --packets \"protocol=udp dst=192.0.2.7 dst-port=5004\" --for 1h\n  \
-    perhop reserve why --from berlin --to munich --class voice --rate \"20 Mbit/s\"\n\n\
+    perhop reserve why --from berlin --to munich --class voice --rate \"20 Mbit/s\"\n  \
+    perhop reserve create --from berlin --to lyon@south --class voice --rate \"80 kbit/s\"\n\n\
     A refusal exits 1. The same request with the same --key is answered with the same reservation.")]
 pub struct CreateArgs {
     /// Node where traffic enters
     #[arg(long, value_name = "NODE")]
     from: String,
-    /// Node where it leaves
+    /// Node where it leaves; EDGE@DOMAIN for one of another domain
     #[arg(long, value_name = "NODE")]
     to: String,
     /// Class whose service it gets
@@ -194,6 +195,8 @@ fn why(args: &CreateArgs) -> Result<Verdict, AppError> {
     let mut out = Output::new();
     if args.json {
         out.json(&body)?;
+    } else if let Some(domain) = body["rests_on"].as_str().filter(|_| granted) {
+        out.line(format_args!("this domain would grant it; domain {domain} is asked by reserving"))?;
     } else if granted {
         out.line("it would be granted")?;
     } else {

@@ -28,6 +28,7 @@ pub fn refusal(body: &Value) -> Option<String> {
     let rate = |key: &str| refusal[key].as_u64().map(Rate);
     let named = |key: &str| refusal[key].as_str().filter(|text| !text.is_empty());
     let mut facts = Vec::new();
+    facts.extend(named("domain").map(|domain| format!("domain {domain}")));
     facts.extend(named("link").map(|link| format!("link {link}")));
     facts.extend(named("class").map(|class| format!("class {class}")));
     facts.extend(rate("asked_bps").map(|asked| format!("{asked} asked")));
@@ -35,6 +36,7 @@ pub fn refusal(body: &Value) -> Option<String> {
     // Where it is for want of room these facts are all of it.
     let mut text = match (code, named("link")) {
         ("no_capacity", Some(_)) => format!("{code}: {}", facts.join(", ")),
+        ("peer_refused", Some(_)) => format!("{code}: {}", facts.join(", ")),
         (_, Some(_)) => format!("{code}: {message} ({})", facts.join(", ")),
         (_, None) => format!("{code}: {message}"),
     };

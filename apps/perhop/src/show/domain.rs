@@ -24,6 +24,7 @@ pub(super) fn page(remote: &RemoteDomain, what: super::What, limit: usize) -> Re
         What::Links => all(&read(remote, "/v1/links")?, "links", links),
         What::Nodes => all(&read(remote, "/v1/nodes")?, "nodes", |row| vec![node(row)]),
         What::Clients => all(&read(remote, "/v1/clients")?, "clients", |row| vec![client(row)]),
+        What::Peers => all(&read(remote, "/v1/peers")?, "peers", peer),
         _ => {
             let most = limit.min(PAGE);
             let (rows, total, _) =
@@ -130,6 +131,26 @@ fn node(node: &Value) -> ShowRow {
     }
     let number = |key: &str| agent[key].as_u64().unwrap_or(0);
     row("node", text(&node["name"]), &facts, &[("flows", number("flows")), ("owed", number("owed"))])
+}
+
+/// One row for the domain, and one for each thing that is held there.
+fn peer(peer: &Value) -> Vec<ShowRow> {
+    let state = if peer["here"] == true { "reached" } else { "away" };
+    let facts = vec![("by", text(&peer["by"])), ("state", state.to_owned())];
+    let held = peer["held"].as_array().into_iter().flatten().map(|held| {
+        let bps = |key: &str| rate(held[key].as_u64().unwrap_or(0));
+        let what = if held["single"] == true { "flow" } else { "aggregate" };
+        let own = vec![
+            ("holds", what.to_owned()),
+            ("class", text(&held["class"])),
+            ("to", text(&held["to"])),
+            ("rate", bps("bps")),
+            ("used", bps("used_bps")),
+        ];
+        row("peer", text(&peer["name"]), &[facts.clone(), own].concat(), &[])
+    });
+    let held: Vec<ShowRow> = held.collect();
+    if held.is_empty() { vec![row("peer", text(&peer["name"]), &facts, &[])] } else { held }
 }
 
 fn client(client: &Value) -> ShowRow {

@@ -100,6 +100,8 @@ enum What {
     Nodes,
     /// Of a controller: who may ask
     Clients,
+    /// Of a controller: domains that reservations reach, and what is held there
+    Peers,
     /// Of a controller: what was decided and refused lately
     Audit,
 }
@@ -107,7 +109,8 @@ enum What {
 impl What {
     /// Whether a controller has it, and no router.
     fn is_of_domains(self) -> bool {
-        matches!(self, Self::Reservations | Self::Links | Self::Nodes | Self::Clients | Self::Audit)
+        use What::{Audit, Clients, Links, Nodes, Peers, Reservations};
+        matches!(self, Reservations | Links | Nodes | Clients | Peers | Audit)
     }
 
     fn name(self) -> String {

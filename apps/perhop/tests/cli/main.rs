@@ -9,6 +9,7 @@
 mod abr;
 mod agent;
 mod api;
+mod chain;
 mod clients;
 mod cops;
 mod demo;

@@ -232,6 +232,15 @@ pub enum Input {
         /// How.
         change: ClientChange,
     },
+    /// A neighbouring domain has refused what this client asked for, which is not booked here any more: for the audit log.
+    Refused {
+        /// Who asked.
+        client: String,
+        /// For what.
+        request: Box<Request>,
+        /// Why not.
+        refusal: Refusal,
+    },
     /// Time has passed.
     Wake,
 }
@@ -273,7 +282,9 @@ pub struct Refusal {
     pub code: Code,
     /// The link that does not have it, `node/port`; empty = it is no matter of one.
     pub link: String,
-    /// The class; empty likewise.
+    /// The neighbouring domain that refused, or did not answer; empty = it was this one.
+    pub domain: String,
+    /// The class; empty as with links.
     pub class: String,
     /// What was asked for, bit/s.
     pub asked_bps: u64,
@@ -291,6 +302,7 @@ impl Refusal {
         Self {
             code,
             link: String::new(),
+            domain: String::new(),
             class: String::new(),
             asked_bps: 0,
             free_bps: 0,

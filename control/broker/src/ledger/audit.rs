@@ -50,6 +50,9 @@ impl Ledger {
             Request::Reserve(reserve) => detail.reserve(reserve),
             _ => detail.text("class", &refusal.class),
         }
+        if !refusal.domain.is_empty() {
+            detail.text("domain", &refusal.domain);
+        }
         detail.text("link", &refusal.link);
         detail.number("asked", refusal.asked_bps);
         detail.number("free", refusal.free_bps);

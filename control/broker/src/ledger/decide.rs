@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// The client if there is one of this name.
-    fn who(&self, client: &str) -> Result<u32, Refusal> {
+    pub(super) fn who(&self, client: &str) -> Result<u32, Refusal> {
         let owner = self.books.owner(client).filter(|o| self.books.owners[*o as usize].row.is_some());
         owner.ok_or_else(|| Refusal::new(Code::Unauthenticated, "the domain does not know this client"))
     }

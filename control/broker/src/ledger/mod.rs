@@ -94,6 +94,13 @@ impl Ledger {
             Input::Topology { ask, who, topology } => self.take_topology(ask, &who, &topology),
             Input::Rate { link, bps } => self.take_rate(link, bps),
             Input::Client { ask, who, change } => self.take_client(ask, &who, change),
+            Input::Refused { client, request, refusal } => {
+                if self.closed().is_none()
+                    && let Ok(owner) = self.who(&client)
+                {
+                    self.audit_refusal(owner, &request, &refusal);
+                }
+            }
             Input::Wake => {}
         }
     }
@@ -101,6 +108,11 @@ impl Ledger {
     /// Decides by these from now on; what is decided stays. The fence is that of the start.
     pub fn configure(&mut self, settings: Settings) {
         self.settings = Settings { fence: self.settings.fence, ..settings };
+    }
+
+    /// How it decides.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The next thing to say.

@@ -94,7 +94,9 @@ impl Chain {
         let others = (0..self.domains.len()).filter(|other| *other != domain);
         let by = |other: usize| name(if other > domain { domain + 1 } else { domain - 1 });
         let routes = others.map(|other| (name(other), by(other))).collect();
-        Settings { domain: name(domain), routes, lease, most_deals: 10_000 }
+        let next = [domain.wrapping_sub(1), domain + 1].into_iter().filter(|no| *no < self.domains.len());
+        let leases = next.map(|no| (name(no), lease.clone())).collect();
+        Settings { domain: name(domain), routes, leases, most_deals: 10_000 }
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -294,7 +296,7 @@ impl Chain {
                     self.after(delay, Event::Message(number(&neighbour), no, envelope.clone()));
                 }
             }
-            Output::Debit { account, number, bps } => {
+            Output::Debit { account, number, bps, lifetime: _ } => {
                 let result = self.debit(no, &account, bps);
                 let life = self.domains[no].life;
                 let delay = self.draw(5);
@@ -306,6 +308,7 @@ impl Chain {
                 }
                 domain.answers.insert((flow, version), result);
             }
+            Output::Renew { .. } => {}
             Output::Released(flow) => domain.asked.retain(|ask| ask.flow != flow),
             Output::Ended(flow, why) => {
                 domain.asked.retain(|ask| ask.flow != flow);

@@ -1,5 +1,6 @@
 //! What a domain's broker hears from and says to its neighbours, its ledger and its clients.
 
+use super::PeerFile;
 use crate::lease::{self, Ask, Decision, End, FlowId, LeaseId, Refusal};
 use perhop_units::Duration;
 use serde::{Deserialize, Serialize};
@@ -12,10 +13,23 @@ pub struct Settings {
     pub domain: String,
     /// By which neighbour another domain is reached; a neighbour by itself. A neighbour's node in the ledger has its name.
     pub routes: BTreeMap<String, String>,
-    /// How leases at neighbours are used.
-    pub lease: lease::Settings,
+    /// How leases at each neighbour are used, and single flows of domains behind it. A neighbour that is not here is not asked.
+    pub leases: BTreeMap<String, lease::Settings>,
     /// Most deals at a time.
     pub most_deals: usize,
+}
+
+impl Settings {
+    /// Of a domain with these neighbours.
+    pub fn of<'a>(domain: &str, peers: impl Iterator<Item = &'a PeerFile>, most_deals: usize) -> Self {
+        let (mut routes, mut leases) = (BTreeMap::new(), BTreeMap::new());
+        for peer in peers {
+            let reached = peer.behind.iter().chain([&peer.name]);
+            routes.extend(reached.map(|domain| (domain.clone(), peer.name.clone())));
+            leases.insert(peer.name.clone(), peer.leases.clone());
+        }
+        Self { domain: domain.to_owned(), routes, leases, most_deals }
+    }
 }
 
 /// What a deal is about.
@@ -93,7 +107,8 @@ pub struct Account {
     pub class: String,
     /// Node where the traffic enters.
     pub enter: String,
-    /// Node where it leaves; none = somewhere in this domain, which the single flows will say.
+    /// Node where it leaves; none = somewhere in this domain, which the single flows will say: each of them is debited on its whole
+    /// way, so nothing is debited here.
     pub leave: Option<String>,
 }
 
@@ -108,6 +123,8 @@ pub enum Input {
     Message(String, Envelope),
     /// The ledger has answered [`Output::Debit`] with this number.
     Debited(DealId, u64, Result<(), Refusal>),
+    /// The ledger has taken an account back, by itself or at an operator's will, but for so much, bit/s.
+    Taken(DealId, u64),
     /// A client asks.
     Flow(FlowAsk),
     /// A client wants a flow no more.
@@ -129,6 +146,15 @@ pub enum Output {
         number: u64,
         /// bit/s; 0 closes it.
         bps: u64,
+        /// It ends so long from now unless it is renewed.
+        lifetime: Duration,
+    },
+    /// An account lives so long from now. Not answered.
+    Renew {
+        /// The account.
+        account: Account,
+        /// From now.
+        lifetime: Duration,
     },
     /// Answer a client. A refused change leaves the flow as it was.
     Answer {

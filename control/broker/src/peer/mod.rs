@@ -19,13 +19,17 @@
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", the network model: brokers of neighbouring domains settle their
 //! link between themselves, and keep no state of flows.
 
+mod account;
 #[cfg(test)]
 mod chain_tests;
 mod deal;
+mod file;
 mod message;
 mod peers;
 mod rows;
 
+pub use account::{Booking, Details, Far, Note, booked, booking, place};
+pub use file::{PeerFile, read_peers};
 pub use message::{Account, Body, DealId, Envelope, FlowAsk, Input, Output, Settings, Stage};
 pub use peers::Peers;
 pub use rows::{DealRow, Row, Snapshot};

@@ -51,9 +51,10 @@ impl Peers {
     ) -> Result<Self, SettingsError> {
         let mut stages = BTreeMap::new();
         for (domain, neighbour) in &settings.routes {
+            let Some(leases) = settings.leases.get(neighbour) else { continue };
             for stage in [Stage::Neighbour(neighbour.clone()), Stage::Last(domain.clone())] {
                 // Neighbours have leases of aggregates only, last domains single flows only.
-                let mut of = settings.lease.clone();
+                let mut of = leases.clone();
                 for class in of.classes.values_mut() {
                     *class = match &stage {
                         Stage::Neighbour(_) => {
@@ -90,6 +91,7 @@ impl Peers {
             Input::Lost(neighbour) => self.tell_held_by(now, &neighbour, &lease::Input::Lost),
             Input::Message(via, envelope) => self.message(now, &via, envelope),
             Input::Debited(id, number, result) => self.debited(&id, number, result),
+            Input::Taken(id, bps) => self.taken(now, &id, bps),
             Input::Flow(ask) => self.flow_asked(now, ask),
             Input::Release(flow) => match self.deal_ids.get(&DealId::Flow(flow.clone())).copied() {
                 Some(no) => self.want(now, no, Why::Released, 0, Duration::ZERO),
@@ -109,6 +111,11 @@ impl Peers {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let held = self.held.values().filter_map(Leases::next_wakeup);
         held.chain(self.timers.first().map(|(at, _)| *at)).min()
+    }
+
+    /// By which neighbour each domain is reached.
+    pub fn routes(&self) -> &BTreeMap<String, String> {
+        &self.settings.routes
     }
 
     /// All deals, and what is agreed, bit/s.
@@ -188,8 +195,8 @@ impl Peers {
             Body::Decision(decision) | Body::Reduced(decision) => &decision.lease,
         };
         let single = id.flow.is_some();
-        // Only of single flows others than neighbours speak.
-        let allowed = single || from == via;
+        // Only of single flows others than neighbours speak, and each by the neighbour behind which it is.
+        let allowed = (single || from == via) && self.settings.routes.get(&from).is_some_and(|by| by == via);
         let stage = if single { Stage::Last(from.clone()) } else { Stage::Neighbour(from.clone()) };
         let input = match body {
             Body::Ask(ask) if allowed => return self.asked(now, via, from, ask),
@@ -295,7 +302,14 @@ impl Peers {
         leave: Option<String>,
         stages: Vec<(Stage, String)>,
     ) -> Result<u64, Code> {
-        if !self.settings.lease.classes.contains_key(&class) {
+        let knows = |leases: &lease::Settings| leases.classes.contains_key(&class);
+        let known = match stages.first() {
+            Some((Stage::Neighbour(by) | Stage::Last(by), _)) => {
+                self.settings.leases.get(by).is_some_and(knows)
+            }
+            None => self.settings.leases.values().any(knows),
+        };
+        if !known {
             return Err(Code::BadReference);
         }
         if self.deals.len() >= self.settings.most_deals {
@@ -332,11 +346,13 @@ impl Peers {
         // One that was being made for the first time has no end yet.
         deal.expires = if expires < Instant::FAR_FUTURE { expires } else { now };
         (deal.number, deal.has, deal.state) = (number, bps, State::Crediting);
-        let lifetime = deal.expires.since(now).max(self.settings.lease.lifetime);
+        let left = deal.expires.since(now).max(Duration::from_millis(1));
+        let shared = self.settings.leases.values().map(|leases| leases.lifetime).max();
+        let lifetime = left.max(shared.unwrap_or_default());
         deal.doing = Some(Wanted { why: Why::Restored, bps, lifetime, refused: None });
         self.timers.insert((deal.expires, no));
         self.tell_all(now, no, usize::MAX, bps, lifetime);
-        self.debit(no, bps);
+        self.debit(no, bps, left);
     }
 
     /// Something is to become of a deal, now or after what is being done.
@@ -358,6 +374,10 @@ impl Peers {
         let (bps, has, lifetime) = (wanted.bps, deal.has, wanted.lifetime);
         deal.doing = Some(wanted);
         if bps == has {
+            if bps > 0 {
+                let account = account(deal);
+                self.outputs.push_back(Output::Renew { account, lifetime });
+            }
             self.tell_all(now, no, usize::MAX, has, lifetime);
             self.finish(now, no);
         } else {
@@ -376,7 +396,7 @@ impl Peers {
         deal.state = state;
         let (bps, lifetime, has) = (doing.bps, doing.lifetime, deal.has);
         match action {
-            Action::Debit => self.debit(no, bps),
+            Action::Debit => self.debit(no, bps, lifetime),
             Action::Ask(at) => {
                 let Some((stage, to)) = deal.stages.get(at).cloned() else { return };
                 self.number += 1;
@@ -387,7 +407,7 @@ impl Peers {
                 }
             }
             Action::Lower => {
-                let lost = doing.why == Why::Ended(End::LeaseExpired);
+                let lost = matches!(doing.why, Why::Ended(End::LeaseExpired | End::Preempted));
                 deal.has = bps;
                 self.deal_rows.insert(deal.id.clone());
                 if let DealId::Lease(holder, lease) = &deal.id
@@ -399,28 +419,24 @@ impl Peers {
                     self.send(&holder, Body::Reduced(decision));
                 }
                 self.tell_all(now, no, usize::MAX, bps, lifetime);
-                self.debit(no, bps);
+                self.debit(no, bps, lifetime);
             }
             Action::Undo(at) => {
                 self.tell_all(now, no, at, has, lifetime);
-                self.debit(no, has);
+                let left = self.deals.get(&no).map_or(lifetime, |deal| deal.expires.since(now));
+                self.debit(no, has, left);
             }
             Action::Finish => self.finish(now, no),
         }
     }
 
-    fn debit(&mut self, no: u64, bps: u64) {
+    fn debit(&mut self, no: u64, bps: u64, lifetime: Duration) {
         let Some(deal) = self.deals.get_mut(&no) else { return };
         self.number += 1;
         deal.waits_for = self.number;
         self.deal_rows.insert(deal.id.clone());
-        let account = Account {
-            deal: deal.id.clone(),
-            class: deal.class.clone(),
-            enter: deal.enter.clone(),
-            leave: deal.leave.clone(),
-        };
-        self.outputs.push_back(Output::Debit { account, number: self.number, bps });
+        let account = account(deal);
+        self.outputs.push_back(Output::Debit { account, number: self.number, bps, lifetime });
     }
 
     /// Tells those before this place of the list, the last first, that a deal has this now, and that it lives on.
@@ -470,7 +486,15 @@ impl Peers {
         let Some(deal) = self.deals.get_mut(&no) else { return };
         let old = deal.expires;
         match done.why {
-            Why::Asked(_) => deal.expires = now + done.lifetime,
+            // A refused change of a flow leaves it as it was; a question about a lease renews it also then.
+            Why::Asked(_) if done.refused.is_some() && matches!(deal.id, DealId::Flow(_)) && has > 0 => {}
+            Why::Asked(_) => {
+                deal.expires = now + done.lifetime;
+                if done.refused.is_some() && has > 0 {
+                    let (account, lifetime) = (account(deal), done.lifetime);
+                    self.outputs.push_back(Output::Renew { account, lifetime });
+                }
+            }
             Why::Ended(End::Expired) => deal.expires = now,
             _ => {}
         }
@@ -519,8 +543,25 @@ impl Peers {
         let Some(deal) = self.deals.get(&no) else { return };
         let waits = matches!(deal.state, State::Debiting | State::Crediting) && deal.waits_for == number;
         if waits {
+            // What an earlier life had debited may be gone by now.
+            let restored = deal.doing.as_ref().is_some_and(|doing| doing.why == Why::Restored);
+            if let Some(deal) = self.deals.get_mut(&no).filter(|_| restored && result.is_err()) {
+                deal.lost = true;
+            }
             let event = if result.is_ok() { Event::Agreed } else { Event::Refused };
             self.said.push_back((no, event, result.err()));
+        }
+    }
+
+    /// The ledger has taken an account back: the others have to, too.
+    fn taken(&mut self, now: Instant, id: &DealId, bps: u64) {
+        let Some(no) = self.deal_ids.get(id).copied() else { return };
+        let Some(deal) = self.deals.get_mut(&no).filter(|deal| bps < deal.has) else { return };
+        let lifetime = deal.expires.since(now);
+        if deal.state == State::Idle {
+            self.want(now, no, Why::Ended(End::Preempted), bps, lifetime);
+        } else {
+            deal.lost = true;
         }
     }
 
@@ -554,7 +595,8 @@ impl Peers {
         };
         if asked && deal.waits_for == version {
             let event = if result.is_ok() { Event::Agreed } else { Event::Refused };
-            self.said.push_back((no, event, result.err().map(|refusal| by_peer(refusal, at))));
+            let next = self.settings.routes.get(at).map_or(at, String::as_str);
+            self.said.push_back((no, event, result.err().map(|refusal| by_peer(refusal, at, next))));
         } else if result.is_err() && self.held.get(stage).is_some_and(|held| held.flow(flow).is_none()) {
             deal.lost = deal.state != State::Idle;
             if deal.has > 0 && !deal.lost {
@@ -573,7 +615,8 @@ impl Peers {
         if let State::Asking(at) = deal.state
             && deal.stages.get(at).is_some_and(|(asked, _)| asked == stage)
         {
-            let refusal = Refusal::new(Code::Timeout, &deal.class, 0);
+            let (Stage::Neighbour(at) | Stage::Last(at)) = stage;
+            let refusal = by_peer(Refusal::new(Code::Timeout, &deal.class, 0), at, at);
             self.said.push_back((no, Event::Refused, Some(refusal)));
         } else if deal.has > 0 && !deal.lost {
             self.want(now, no, Why::Ended(End::LeaseExpired), 0, Duration::ZERO);
@@ -586,12 +629,27 @@ fn refused(ask: &Ask, code: Code) -> Decision {
     Decision { lease: ask.lease.clone(), number: ask.number, has: 0, refused }
 }
 
-/// A refusal for want of capacity says whose link it is.
-fn by_peer(refusal: Refusal, domain: &str) -> Refusal {
-    if refusal.code != Code::NoCapacity {
-        return refusal;
+/// A refusal of another domain begins its link with that domain's name, also where no link is to blame. Of a question that had to
+/// be passed on, `next` is who would have: it may be away.
+fn by_peer(refusal: Refusal, domain: &str, next: &str) -> Refusal {
+    let (code, by) = match refusal.code {
+        Code::NoCapacity => (Code::PeerRefused, domain),
+        Code::BackendFailed if refusal.link.is_empty() => (Code::PeerRefused, next),
+        Code::BackendFailed => return Refusal { code: Code::PeerRefused, ..refusal },
+        // It has said whose it is already.
+        _ if !refusal.link.is_empty() => return refusal,
+        code => (code, domain),
+    };
+    Refusal { code, link: format!("{by}/{}", refusal.link), ..refusal }
+}
+
+fn account(deal: &Deal) -> Account {
+    Account {
+        deal: deal.id.clone(),
+        class: deal.class.clone(),
+        enter: deal.enter.clone(),
+        leave: deal.leave.clone(),
     }
-    Refusal { code: Code::PeerRefused, link: format!("{domain}/{}", refusal.link), ..refusal }
 }
 
 /// The request by which a deal has something at a local decision point. It outlives the deal.

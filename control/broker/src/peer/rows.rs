@@ -50,6 +50,19 @@ pub struct Snapshot {
     pub held: BTreeMap<Stage, lease::Snapshot>,
 }
 
+impl Snapshot {
+    /// Each row of it.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let deals = self.deals.iter().cloned().map(Row::Deal);
+        let held = self.held.iter().flat_map(|(stage, held)| {
+            let leases = held.leases.iter().cloned().map(lease::Row::Lease);
+            let flows = held.flows.iter().cloned().map(lease::Row::Flow);
+            leases.chain(flows).map(|row| Row::Held(stage.clone(), row))
+        });
+        deals.chain(held)
+    }
+}
+
 impl Peers {
     /// As [`Peers::new`], with what an earlier life has kept. The ledger and all who had agreed are told what each deal has.
     ///

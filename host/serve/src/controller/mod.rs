@@ -6,6 +6,7 @@ mod domain;
 mod follow;
 mod leases;
 mod openapi;
+mod peers;
 mod refused;
 mod reservations;
 mod seat;
@@ -43,6 +44,7 @@ fn all() -> Endpoints<Shared> {
         .and(domain::endpoints())
         .and(follow::endpoints())
         .and(leases::endpoints())
+        .and(peers::endpoints())
 }
 
 #[derive(Clone)]

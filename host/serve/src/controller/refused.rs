@@ -33,6 +33,9 @@ pub(super) fn shown(refusal: &Refusal) -> Value {
     if !refusal.link.is_empty() {
         shown.insert("link".into(), json!(refusal.link));
     }
+    if !refusal.domain.is_empty() {
+        shown.insert("domain".into(), json!(refusal.domain));
+    }
     if !refusal.class.is_empty() {
         shown.insert("class".into(), json!(refusal.class));
     }

@@ -4,16 +4,19 @@ use super::Shared;
 use super::caller::{Asker, Known};
 use super::openapi::Document;
 use super::refused::{Refused, shown};
+use super::seat::Led;
 use super::shapes::{ChangeReservation, CreateReservation, ReservationPage, ReservationRow};
 use crate::body::Received;
 use crate::domain::{Caller, Domain, Role};
 use crate::endpoints::{Endpoints, in_range, parameters};
+use crate::peer::Between;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use perhop_broker::ledger::{Granted, Request};
+use perhop_broker::ledger::{Granted, Request, Way};
+use perhop_broker::peer::{Far, Note};
 use perhop_reason::Code;
 use serde::Deserialize;
 use serde_json::json;
@@ -42,6 +45,51 @@ fn none(id: u64) -> Refused {
     Refused::new(Code::NotFound, format!("there is no reservation {id}"))
 }
 
+/// A reservation that ends in another domain, and the handle by which it is changed.
+struct Beyond {
+    row: perhop_broker::record::ReservationRow,
+    from: String,
+    far: Far,
+    between: Between,
+}
+
+/// The reservation of this number, if it ends in another domain and this client may change it.
+async fn beyond(led: &Led, caller: &Caller, id: u64) -> Result<Option<Beyond>, Refused> {
+    let look = move |ledger: &perhop_broker::ledger::Ledger| {
+        let row = ledger.reservation(id)?;
+        let far = Note::of(&row)?.far?;
+        let from = ledger.path_numbered(row.path).map(|path| path.from_node.clone());
+        Some((row, from.unwrap_or_default(), far))
+    };
+    let Some((row, from, far)) = led.domain.look(look).await? else { return Ok(None) };
+    if *row.owner != *caller.name && !matches!(caller.role, Role::Operator | Role::Admin) {
+        return Err(Refused::new(Code::NotOwner, format!("reservation {id} is another client's")));
+    }
+    // Without neighbours it is this domain's alone.
+    Ok(led.between.clone().map(|between| Beyond { row, from, far, between }))
+}
+
+async fn create_beyond(
+    led: &Led,
+    caller: &Caller,
+    wanted: CreateReservation,
+    far: Far,
+) -> Result<Response, Refused> {
+    if wanted.back_bps.is_some() {
+        let why = "between domains each reserves what it sends: ask the other one for the way back";
+        return Err(Refused::new(Code::Unsupported, why));
+    }
+    let between = between(led)?;
+    let lifetime_ms = led.domain.look(|ledger| ledger.settings().lifetime_ms).await?;
+    let id = between.reserve(&led.domain, &caller.name, wanted.wanted(far, lifetime_ms)).await?;
+    answer(&led.domain, id, StatusCode::CREATED).await
+}
+
+fn between(led: &Led) -> Result<Between, Refused> {
+    let why = "this domain has no neighbours: its file has no [[peer]]";
+    led.between.clone().ok_or_else(|| Refused::new(Code::NoPath, why))
+}
+
 /// Whether a client may reserve this. An agent looks after what enters at its node.
 fn may(caller: &Caller, wanted: &CreateReservation) -> Result<(), Refused> {
     if caller.role == Role::Agent && *caller.name != *wanted.from {
@@ -61,8 +109,12 @@ fn may(caller: &Caller, wanted: &CreateReservation) -> Result<(), Refused> {
 async fn create(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> Result<Response, Response> {
     let (wanted, _charge) = body.json::<CreateReservation>().await?;
     let done = async {
-        let domain = s.seat.led()?.domain;
+        let led = s.seat.led()?;
         may(&caller, &wanted)?;
+        if let Some(far) = wanted.far() {
+            return create_beyond(&led, &caller, wanted, far).await;
+        }
+        let domain = led.domain;
         match domain.ask(&caller.name, Request::Reserve(Box::new(wanted.request()))).await? {
             Granted::Held(held) => answer(&domain, held.id, StatusCode::CREATED).await,
             Granted::Released(_) | Granted::Taken => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -72,14 +124,29 @@ async fn create(State(s): State<Shared>, Asker(caller): Asker, body: Received) -
 }
 
 #[utoipa::path(post, path = "/v1/why", request_body = CreateReservation, responses(
-    (status = 200, description = "Whether it would be granted now, and if not, why: nothing is booked")))]
+    (status = 200, description = "Whether it would be granted now, and if not, why: nothing is booked. `rests_on` is the domain where it \
+        ends: whether that agrees, and those on the way, only reserving can tell")))]
 async fn why(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> Result<Response, Response> {
     let (wanted, _charge) = body.json::<CreateReservation>().await?;
     let done = async {
-        let domain = s.seat.led()?.domain;
+        let led = s.seat.led()?;
         may(&caller, &wanted)?;
-        let body = match domain.why(&caller.name, Request::Reserve(Box::new(wanted.request()))).await {
-            Ok(()) => json!({ "granted": true }),
+        let (domain, far) = (led.domain.clone(), wanted.far());
+        let mut request = wanted.request();
+        // Of other domains nothing is known without reserving there.
+        let rests_on = far.as_ref().map(|far| far.domain.clone());
+        if let (Some(far), Way::Between { to, .. }) = (far, &mut request.way) {
+            let by = between(&led)?.neighbour_of(&far.domain);
+            *to = by.ok_or_else(|| {
+                let why = format!("no neighbouring domain leads to domain {:?}", far.domain);
+                Refused::new(Code::NoPath, why)
+            })?;
+        }
+        let body = match domain.why(&caller.name, Request::Reserve(Box::new(request))).await {
+            Ok(()) => match rests_on {
+                Some(domain) => json!({ "granted": true, "rests_on": domain }),
+                None => json!({ "granted": true }),
+            },
             Err(refusal) => json!({ "granted": false, "refusal": shown(&refusal) }),
         };
         Ok::<_, Refused>(Json(body).into_response())
@@ -162,9 +229,14 @@ async fn change(
         let id = number(id)?;
         let ChangeReservation { bps, back_bps, lifetime_ms } = wanted;
         let request = Request::Change { id, bps, back_bps, lifetime_ms, flow: None };
-        let domain = s.seat.led()?.domain;
-        domain.ask(&caller.name, request).await?;
-        answer(&domain, id, StatusCode::OK).await
+        let led = s.seat.led()?;
+        match beyond(&led, &caller, id).await? {
+            Some(Beyond { row, from, far, between }) if back_bps.is_none() => {
+                between.change(&row, from, far, bps, lifetime_ms).await?;
+            }
+            _ => drop(led.domain.ask(&caller.name, request).await?),
+        }
+        answer(&led.domain, id, StatusCode::OK).await
     };
     done.await.map_err(IntoResponse::into_response)
 }
@@ -177,9 +249,15 @@ async fn renew(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Refused> {
     let id = number(id)?;
-    let domain = s.seat.led()?.domain;
-    domain.ask(&caller.name, Request::Renew { id, lifetime_ms: None }).await?;
-    answer(&domain, id, StatusCode::OK).await
+    let led = s.seat.led()?;
+    match beyond(&led, &caller, id).await? {
+        Some(Beyond { row, from, far, between }) => {
+            let lifetime_ms = led.domain.look(|ledger| ledger.settings().lifetime_ms).await?;
+            between.change(&row, from, far, None, Some(lifetime_ms)).await?;
+        }
+        None => drop(led.domain.ask(&caller.name, Request::Renew { id, lifetime_ms: None }).await?),
+    }
+    answer(&led.domain, id, StatusCode::OK).await
 }
 
 #[utoipa::path(delete, path = "/v1/reservations/{id}", params(("id" = u64, Path)),
@@ -190,6 +268,10 @@ async fn release(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<StatusCode, Refused> {
     let id = number(id)?;
-    s.seat.led()?.domain.ask(&caller.name, Request::Release { id }).await?;
+    let led = s.seat.led()?;
+    match beyond(&led, &caller, id).await? {
+        Some(Beyond { row, between, .. }) => between.release(&row).await?,
+        None => drop(led.domain.ask(&caller.name, Request::Release { id }).await?),
+    }
     Ok(StatusCode::NO_CONTENT)
 }

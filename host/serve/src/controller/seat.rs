@@ -1,6 +1,7 @@
 //! The place of the domain in this process: empty while another instance leads.
 
 use crate::domain::{Domain, Keeper};
+use crate::peer::Between;
 use perhop_broker::ledger::Refusal;
 use perhop_reason::Code;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct Seat(watch::Sender<Option<Led>>);
 pub(crate) struct Led {
     pub(crate) domain: Domain,
     pub(super) keeper: Arc<dyn Keeper>,
+    /// What it has with neighbouring domains; none = it has none.
+    pub(crate) between: Option<Between>,
 }
 
 impl Default for Seat {
@@ -26,7 +29,21 @@ impl Default for Seat {
 impl Seat {
     /// Leads from now on.
     pub fn take(&self, domain: Domain, keeper: Arc<dyn Keeper>) {
-        self.0.send_replace(Some(Led { domain, keeper }));
+        self.take_with(domain, keeper, None);
+    }
+
+    /// Leads from now on, and reaches other domains like this.
+    pub fn take_with(&self, domain: Domain, keeper: Arc<dyn Keeper>, between: Option<Between>) {
+        self.0.send_replace(Some(Led { domain, keeper, between }));
+    }
+
+    /// Reaches other domains like this from now on, if it leads.
+    pub fn reach(&self, between: Option<Between>) {
+        self.0.send_modify(|led| {
+            if let Some(led) = led {
+                led.between = between;
+            }
+        });
     }
 
     /// Leads no more.

@@ -1,7 +1,9 @@
 //! Reservations as they are asked for and shown.
 
 use crate::domain::{Flow, Packets};
+use crate::peer::Wanted;
 use perhop_broker::ledger::{Ledger, Reserve, Way};
+use perhop_broker::peer::{Far, Note};
 use perhop_broker::record::{ReservationKind, ReservationRow as Row, ReservationState};
 use perhop_units::Dscp;
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,7 @@ pub struct CreateReservation {
     pub key: String,
     /// Node where traffic enters.
     pub from: String,
-    /// Node where it leaves.
+    /// Node where it leaves; `EDGE@DOMAIN` where that is one of another domain.
     pub to: String,
     /// Logical class.
     pub class: String,
@@ -49,6 +51,26 @@ impl CreateReservation {
     pub(crate) fn flow(&self) -> Flow {
         let (packets, dscp, note) = (self.packets.clone(), self.dscp, self.note.clone());
         Flow { packets, dscp, note, ..Flow::default() }
+    }
+
+    /// Where it ends, if that is in another domain than this one.
+    pub(super) fn far(&self) -> Option<Far> {
+        self.to.parse().ok()
+    }
+
+    pub(super) fn wanted(self, far: Far, lifetime_ms: u64) -> Wanted {
+        let flow = self.flow();
+        Wanted {
+            key: self.key,
+            from: self.from,
+            far,
+            class: self.class,
+            bps: self.bps,
+            floor_bps: self.floor_bps,
+            priority: self.priority,
+            lifetime_ms: self.lifetime_ms.unwrap_or(lifetime_ms),
+            flow,
+        }
     }
 
     pub(super) fn request(self) -> Reserve {
@@ -104,7 +126,7 @@ pub struct ReservationRow {
     pub twin: Option<u64>,
     /// Node where traffic enters.
     pub from: String,
-    /// Node where it leaves.
+    /// Node where it leaves; `EDGE@DOMAIN` where that is one of another domain.
     pub to: String,
     /// Logical class.
     pub class: String,
@@ -137,9 +159,10 @@ impl ReservationRow {
         let end =
             |of: fn(&perhop_broker::record::PathRow) -> &String| path.map(of).cloned().unwrap_or_default();
         let flow = Flow::of(&row);
+        let far = Note::of(&row).and_then(|note| note.far);
         Self {
             from: end(|path| &path.from_node),
-            to: end(|path| &path.to_node),
+            to: far.map_or_else(|| end(|path| &path.to_node), |far| far.to_string()),
             id: row.id,
             owner: row.owner,
             key: row.idem,

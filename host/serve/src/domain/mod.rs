@@ -92,6 +92,12 @@ impl Domain {
         self.inlet.send(Question::Configure(settings)).await.map_err(|_| elsewhere())
     }
 
+    /// Tells the ledger something that nobody waits for.
+    pub(crate) async fn note(&self, input: Input) {
+        // Where another instance leads, it is that one's to know.
+        let _ = self.inlet.send(Question::Ledger(input)).await;
+    }
+
     /// What `look` finds in the ledger. It stands still meanwhile: a look is short.
     ///
     /// # Errors

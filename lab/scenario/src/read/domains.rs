@@ -2,28 +2,40 @@
 
 use super::cx::Cx;
 use super::{Places, router_text};
-use crate::model::{ControllerConfig, Node, NodeIndex, NodeKind, Reservation, Scenario, Traffic};
+use crate::model::{
+    ControllerConfig, MessageFaults, Node, NodeIndex, NodeKind, Reservation, Scenario, Traffic,
+};
 use perhop_bandwidth::AgentFile;
 use perhop_broker::flow::read_marks;
+use perhop_broker::peer::read_peers;
 use perhop_broker::record::NodeKind as DomainNodeKind;
 use perhop_broker::topology;
 use perhop_config::{Document, Spanned, TableReader};
-use perhop_units::{Duration, Rate};
+use perhop_units::{Duration, Probability, Rate};
 
 /// Most requests of one `[[reservation]]`.
 const MAX_COUNT: i64 = 10_000;
 /// Most outages of a controller.
 const MAX_OUTAGES: usize = 1_000;
+/// Most that a message between controllers may be late.
+const MOST_JITTER: Duration = Duration::from_secs(60);
 
 /// Reads the controller of a node from the keys `domain` or `config`, and `outage`.
 pub(super) fn controller(
     cx: &Cx<'_>,
+    name: &str,
     table: &mut TableReader<'_>,
     file: Option<Spanned<&str>>,
     inline: Option<Spanned<&str>>,
     places: &mut Places,
 ) -> Option<ControllerConfig> {
     let outages = outages(cx, table, places);
+    let faults = MessageFaults {
+        loss: table.value::<Probability>("message_loss").map_or(Probability::ZERO, |loss| loss.value),
+        jitter: table
+            .value_in("message_jitter", Duration::ZERO..=MOST_JITTER)
+            .map_or(Duration::ZERO, |jitter| jitter.value),
+    };
     let (origin, text, first) = match (file, inline) {
         (Some(_), Some(inline)) => {
             cx.push(
@@ -52,9 +64,15 @@ pub(super) fn controller(
     }
     let marks = read_marks(&mut root);
     let domain = topology::read(&mut root);
+    let peers = read_peers(&mut root, &domain.topology, name, |table| {
+        let _ =
+            (table.texts("addresses"), table.text("certificate"), table.text("key"), table.text("authority"));
+        Some(())
+    });
+    let peers = peers.into_iter().map(|(peer, ())| peer).collect();
     root.finish();
     router_text::forward(cx, &diagnostics, first);
-    (diagnostics.errors() == 0).then_some(ControllerConfig { domain, marks, outages })
+    (diagnostics.errors() == 0).then_some(ControllerConfig { domain, marks, outages, peers, faults })
 }
 
 /// Reads `[[node.NAME.outage]]`, in order of time.
@@ -143,6 +161,7 @@ fn reservation(
     let retry = table.value::<Duration>("retry");
     let release = table.value::<Duration>("release");
     let of = table.text("traffic");
+    let by_agent = table.choice("decided_by", &[("controller", false), ("agent", true)]);
     if let Some(retry) = retry.as_ref().filter(|retry| retry.value == Duration::ZERO) {
         cx.push(cx.error(retry.span, "is no time to wait").hint("Write for example \"1 s\""));
     }
@@ -161,18 +180,50 @@ fn reservation(
     });
     let (from, to) = (from?, to?);
     let (from_index, to_index) = (cx.node(from, all)?, cx.node(to, all)?);
-    let has = |config: &ControllerConfig| {
-        [from_index, to_index].iter().all(|i| {
-            let of_domain = config.domain.topology.nodes.get(&all[i.0].name);
+    let of_edge = |index: NodeIndex| {
+        let is_edge = |config: &ControllerConfig| {
+            let of_domain = config.domain.topology.nodes.get(&all[index.0].name);
             of_domain.is_some_and(|node| node.kind == DomainNodeKind::Edge)
-        })
+        };
+        all.iter().position(|n| matches!(&n.kind, NodeKind::Controller(config) if is_edge(config)))
     };
-    let controller = all.iter().position(|n| matches!(&n.kind, NodeKind::Controller(config) if has(config)));
-    let Some(controller) = controller.map(NodeIndex) else {
-        let error = cx.error(from.span, "and to are not edges of one domain");
-        cx.push(error.hint("A domain is that of a node with kind = \"controller\""));
-        return None;
+    let reaches = |from: usize, to: usize| match &all[from].kind {
+        NodeKind::Controller(config) => {
+            let to = &all[to].name;
+            config.peers.iter().any(|peer| peer.name == *to || peer.behind.contains(to))
+        }
+        _ => false,
     };
+    let (controller, domain) = match (of_edge(from_index), of_edge(to_index)) {
+        (Some(one), Some(other)) if one == other => (NodeIndex(one), None),
+        (Some(one), Some(other)) if reaches(one, other) => (NodeIndex(one), Some(all[other].name.clone())),
+        _ => {
+            let error =
+                cx.error(from.span, "and to are not edges of one domain, nor of one that is reached from it");
+            cx.push(error.hint("A domain is that of a node with kind = \"controller\""));
+            return None;
+        }
+    };
+    let decides = |index: NodeIndex, class: &str| match &all[index.0].kind {
+        NodeKind::Router(config) => {
+            let leases = config.agent.as_ref().and_then(|agent| agent.leases.as_ref());
+            leases.is_some_and(|leases| leases.classes.contains_key(class))
+        }
+        _ => false,
+    };
+    if let (Some(given), Some(class)) = (by_agent.filter(|given| given.value), &class) {
+        if !decides(from_index, class.value) {
+            let error = cx.error(given.span, format!("decides nothing of class \"{}\" there", class.value));
+            cx.push(error.hint("The router in from needs an agent whose file has a [[lease]] of this class"));
+        } else if back.is_some() || domain.is_some() {
+            let error = cx.error(given.span, "decides one direction, which ends in its own domain");
+            cx.push(error);
+        }
+    }
+    if back.is_some() && domain.is_some() {
+        let error = table.error("back", "cannot be reserved from here: each domain reserves what it sends");
+        cx.push(error);
+    }
     Some(Reservation {
         name: name?.value.to_owned(),
         controller,
@@ -190,6 +241,8 @@ fn reservation(
         retry: retry.map(|v| v.value),
         release: release.map(|v| v.value),
         traffic: of,
+        domain,
+        by_agent: by_agent.is_some_and(|given| given.value),
     })
 }
 
@@ -200,6 +253,13 @@ pub(super) fn check(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
         for (name, of_domain) in &config.domain.topology.nodes {
             let index = scenario.node(name);
             let is_router = index.is_some_and(|i| matches!(scenario.nodes[i.0].kind, NodeKind::Router(_)));
+            let is_controller =
+                index.is_some_and(|i| matches!(scenario.nodes[i.0].kind, NodeKind::Controller(_)));
+            if of_domain.kind == DomainNodeKind::Peer && !is_controller {
+                let error =
+                    cx.error(*place, format!("has a neighbouring domain \"{name}\" without a controller"));
+                cx.push(error.value("").hint("Neighbouring domains are controllers of the same names"));
+            }
             if of_domain.kind != DomainNodeKind::Peer && !is_router {
                 let error = cx.error(
                     *place,
@@ -209,7 +269,10 @@ pub(super) fn check(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             }
         }
         for (sender, port) in config.domain.topology.links.keys() {
-            let Some(index) = scenario.node(sender) else { continue };
+            // What neighbours send leaves by ports of theirs.
+            let nodes = &config.domain.topology.nodes;
+            let is_own = nodes.get(sender).is_some_and(|node| node.kind != DomainNodeKind::Peer);
+            let Some(index) = scenario.node(sender).filter(|_| is_own) else { continue };
             if !scenario.links_of(index).any(|(link, _)| scenario.links[link.0].name == *port) {
                 let message = format!("has a domain whose port \"{port}\" of \"{sender}\" is no link there");
                 cx.push(cx.error(*place, message).value("").hint("A port is the link of the same name"));

@@ -4,9 +4,9 @@ use super::cx::Cx;
 use super::{Places, inside};
 use crate::figures::{
     self, ADMISSION_FIGURES, AGENT_FIGURES, CONTROLLER_FIGURES, Content, DROP_REASONS, Formula,
-    GROUP_FIGURES, LINK_FIGURES, OVER, RESERVATION_FIGURES, SEGMENT_FIGURES,
+    GROUP_FIGURES, LEASES_FIGURES, LINK_FIGURES, OVER, RESERVATION_FIGURES, SEGMENT_FIGURES,
 };
-use crate::model::{Expect, Link, NodeKind, Scenario, Target};
+use crate::model::{Expect, Link, Node, NodeKind, Scenario, Target};
 use crate::router_objects;
 use perhop_config::{Diagnostic, Location, Spanned, TableReader, TextError, did_you_mean, quoted_list};
 
@@ -218,6 +218,13 @@ fn check_metric(
         let controllers = scenario.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Controller(_)));
         let names: Vec<&str> = controllers.map(|node| node.name.as_str()).collect();
         asked.of_domain("controller", rest, &names, &CONTROLLER_FIGURES);
+    } else if let Some(rest) = path.strip_prefix("leases.") {
+        let decides = |node: &&Node| match &node.kind {
+            NodeKind::Router(config) => config.agent.as_ref().is_some_and(|agent| agent.leases.is_some()),
+            _ => false,
+        };
+        let names: Vec<&str> = scenario.nodes.iter().filter(decides).map(|node| node.name.as_str()).collect();
+        asked.of_domain("leases", rest, &names, &LEASES_FIGURES);
     } else {
         asked.group(path, variants);
     }

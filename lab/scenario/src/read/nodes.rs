@@ -77,7 +77,7 @@ fn node(cx: &Cx<'_>, name: &str, index: usize, mut table: TableReader<'_>, place
                 cx.push(cx.error(at, "is only for routers").hint("A controller has a domain"));
             }
             let domain = table.text("domain");
-            match domains::controller(cx, &mut table, domain, inline, places) {
+            match domains::controller(cx, name, &mut table, domain, inline, places) {
                 Some(config) => NodeKind::Controller(config),
                 None => NodeKind::Host,
             }

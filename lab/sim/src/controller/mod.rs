@@ -9,14 +9,23 @@
 //!              outage ends: another instance loads them
 //! ```
 //!
-//! Messages take the propagation delay of the path and are not lost; while the controller is away requests are refused where it was,
-//! and what else is sent to it gets there when it is back. It consumes no rate of the links.
+//! Messages take the propagation delay of the path and are not lost, but for those between controllers; while the controller is away
+//! requests are refused where it was, and what else is sent to it gets there when it is back. It consumes no rate of the links.
+
+mod between;
+mod leased;
 
 use crate::agenda::Entity;
+use crate::random::Stream;
+use between::Between;
+use leased::Holder;
 use perhop_agent::DomainNews;
 use perhop_broker::flow::{Flow, Packets};
+use perhop_broker::lease;
+use perhop_broker::lease::{Ask, Decision};
 use perhop_broker::ledger::{Granted, Input, Ledger, Output, Refusal, Request, Reserve, Settings, Told, Way};
 use perhop_broker::nodes::Nodes;
+use perhop_broker::peer::{self, Envelope, Far};
 use perhop_broker::record::{ClientRow, ReservationId, Snapshot};
 use perhop_measure::ReservedRecord;
 use perhop_reason::Code;
@@ -50,6 +59,16 @@ pub(crate) struct Controller {
     /// By number of the question: who asks.
     asked: BTreeMap<u64, (usize, u32)>,
     last_ask: u64,
+    /// The answer to a question of the controller's own.
+    own: Option<(u64, Option<Result<Granted, Refusal>>)>,
+    /// What it has with neighbours, if it has any.
+    between: Option<Between>,
+    /// Who decides beside its routers.
+    holders: Vec<Holder>,
+    /// What goes to others.
+    delivered: Vec<Delivered>,
+    messages: u64,
+    lost_messages: u64,
     /// Whose a reservation is.
     owners: BTreeMap<ReservationId, usize>,
     /// Rates of links as routers told them last.
@@ -71,6 +90,8 @@ enum State {
 /// Requests of one `[[reservation]]`.
 struct Asker {
     what: Reservation,
+    /// Where it ends, if that is in another domain.
+    far: Option<Far>,
     delay: Duration,
     flow: String,
     /// By number of the request: the reservation, once it is granted.
@@ -84,18 +105,64 @@ struct Asker {
 }
 
 /// What happens at an instant. Requests are due when they reach the controller, answers when they reach who asked.
-enum Due {
-    Request { asker: usize, number: u32 },
-    Answer { asker: usize, number: u32, result: Result<ReservationId, Refusal> },
-    Release { asker: usize, number: u32 },
+pub(crate) enum Due {
+    Request {
+        asker: usize,
+        number: u32,
+    },
+    Answer {
+        asker: usize,
+        number: u32,
+        result: Result<ReservationId, Refusal>,
+    },
+    Release {
+        asker: usize,
+        number: u32,
+    },
     Rate,
     Outage,
     Return,
-    News { router: usize, news: DomainNews },
+    News {
+        router: usize,
+        news: DomainNews,
+    },
+    /// By the controller of a neighbouring domain.
+    Said {
+        via: String,
+        envelope: Envelope,
+    },
+    Reach {
+        neighbour: String,
+        here: bool,
+    },
+    /// To the controller, from beside one of its routers, and back.
+    LeaseAsk {
+        holder: usize,
+        ask: Ask,
+    },
+    LeaseHas {
+        holder: usize,
+        decision: Decision,
+    },
+    LeaseReduced {
+        holder: usize,
+        decision: Decision,
+    },
+    Holder {
+        holder: usize,
+        here: bool,
+    },
 }
 
-/// News that has reached a router: its node, and what.
-pub(crate) type Delivered = (usize, DomainNews);
+/// What goes from a controller to others.
+pub(crate) enum Delivered {
+    /// News that has reached a router.
+    News { router: usize, news: DomainNews },
+    /// A decision point beside a router wants so much of a class there.
+    Leased { router: usize, class: String, number: u64, bps: u64 },
+    /// To the controller of that name, for then.
+    Peer { to: String, at: Instant, due: Due },
+}
 
 impl Controller {
     /// The controller of a node at time zero.
@@ -105,6 +172,7 @@ impl Controller {
         config: &ControllerConfig,
         paths: &Paths,
         entity: Entity,
+        stream: Stream,
     ) -> Result<Self, String> {
         let delay = |node| paths.latency(scenario, index, node, Duration::ZERO);
         let mut routers = BTreeMap::new();
@@ -119,7 +187,12 @@ impl Controller {
         let mine = scenario.reservations.iter().filter(|what| what.controller == index);
         let askers = mine.map(|what| Asker {
             flow: flow(scenario, what),
-            delay: delay(what.from).unwrap_or_default(),
+            // Whoever decides beside the router is where it is asked.
+            delay: delay(what.from).filter(|_| !what.by_agent).unwrap_or_default(),
+            far: what
+                .domain
+                .clone()
+                .map(|domain| Far { edge: scenario.nodes[what.to.0].name.clone(), domain }),
             what: what.clone(),
             held: BTreeMap::new(),
             asked: 0,
@@ -131,6 +204,16 @@ impl Controller {
         });
         // Nobody has to tell a rate before it is believed.
         let settings = Settings { remember_ms: 0, ..config.domain.settings };
+        let name = &scenario.nodes[index.0].name;
+        let way = |other: &str| delay(scenario.node(other)?);
+        let between = Between::new(name, config, stream, way)?;
+        let mut holders = Vec::new();
+        for (name, (router, delay)) in &routers {
+            let NodeKind::Router(of) = &scenario.nodes[*router].kind else { continue };
+            if let Some(settings) = of.agent.as_ref().and_then(|agent| agent.leases.as_ref()) {
+                holders.push(Holder::new(*router, name, *delay, settings.leases.clone())?);
+            }
+        }
         let mut this = Self {
             entity,
             name: scenario.nodes[index.0].name.clone(),
@@ -143,6 +226,12 @@ impl Controller {
             askers: askers.collect(),
             asked: BTreeMap::new(),
             last_ask: TOPOLOGY,
+            own: None,
+            between,
+            holders,
+            delivered: Vec::new(),
+            messages: 0,
+            lost_messages: 0,
             owners: BTreeMap::new(),
             rates: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -189,16 +278,13 @@ impl Controller {
         self.nodes = Nodes::new(&ledger, self.config.marks.clone());
         self.state = State::Here(Box::new(ledger));
         let mut topology = self.config.domain.topology.clone();
-        topology.clients.push(ClientRow {
-            name: CLIENT.to_owned(),
-            kind: "http".to_owned(),
-            cert_sha256: None,
-            token_sha256: None,
-            role: "operator".to_owned(),
-            most_bps: None,
-            most_count: None,
-            per_second: None,
-        });
+        let mut others = vec![client(CLIENT, "http", "operator")];
+        others.extend(self.config.peers.iter().map(|peer| client(&peer.name, "peer", "proxy")));
+        others.extend(self.holders.iter().map(|holder| client(holder.node(), "agent", "agent")));
+        // What the file says of them counts.
+        others.retain(|row| topology.clients.iter().all(|other| other.name != row.name));
+        topology.clients.extend(others);
+        topology.clients.sort_by(|a, b| a.name.cmp(&b.name));
         let topology = Arc::new(topology);
         self.tell(now, Input::Topology { ask: TOPOLOGY, who: "file".to_owned(), topology });
         if let Some(why) = self.wrong.take() {
@@ -213,7 +299,11 @@ impl Controller {
             all.extend(news.map(|news| (now + *delay, Due::News { router: *router, news })));
         }
         all.into_iter().for_each(|(at, due)| self.at(at, due));
-        Ok(())
+        for holder in 0..self.holders.len() {
+            let at = now + self.holders[holder].delay();
+            self.at(at, Due::Holder { holder, here: true });
+        }
+        self.begin_between(now)
     }
 
     /// The instance is gone.
@@ -223,6 +313,14 @@ impl Controller {
         let routers: Vec<(usize, Duration)> = self.routers.values().copied().collect();
         for (router, delay) in routers {
             self.at(now + delay, Due::News { router, news: DomainNews::Away });
+        }
+        for holder in 0..self.holders.len() {
+            let at = now + self.holders[holder].delay();
+            self.at(at, Due::Holder { holder, here: false });
+        }
+        for (to, delay) in self.between.as_mut().map(Between::leave).unwrap_or_default() {
+            let due = Due::Reach { neighbour: self.name.clone(), here: false };
+            self.delivered.push(Delivered::Peer { to, at: now + delay, due });
         }
     }
 
@@ -259,12 +357,23 @@ impl Controller {
             State::Away(_) => None,
         };
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
-        [ledger, due].into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
+        let between = self.between.as_ref().and_then(Between::next_wakeup);
+        let own = [ledger, due, between].into_iter().flatten();
+        own.chain(self.holders.iter().filter_map(Holder::next_wakeup)).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Does what is due; what has reached routers.
-    pub(crate) fn wake(&mut self, now: Instant) -> Result<Vec<Delivered>, String> {
-        let mut delivered = Vec::new();
+    /// Takes what another controller has sent.
+    pub(crate) fn receive(&mut self, at: Instant, due: Due) {
+        self.at(at, due);
+    }
+
+    /// What goes to others by now.
+    pub(crate) fn take_delivered(&mut self) -> Vec<Delivered> {
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// Does what is due.
+    pub(crate) fn wake(&mut self, now: Instant) -> Result<(), String> {
         if matches!(&self.state, State::Here(ledger) if ledger.next_wakeup().is_some_and(|at| at <= now)) {
             self.tell(now, Input::Wake);
         }
@@ -276,21 +385,48 @@ impl Controller {
                 Due::Rate => self.tell_rates(now),
                 Due::Outage => self.leave(now),
                 Due::Return => self.begin(now)?,
-                Due::News { router, news } => delivered.push((router, news)),
+                Due::News { router, news } => self.delivered.push(Delivered::News { router, news }),
+                Due::Said { via, envelope } => self.tell_between(now, peer::Input::Message(via, envelope)),
+                Due::Reach { neighbour, here: true } => self.tell_between(now, peer::Input::Back(neighbour)),
+                Due::Reach { neighbour, .. } => self.tell_between(now, peer::Input::Lost(neighbour)),
+                Due::LeaseAsk { holder, ask } => self.lease_asked(now, holder, ask),
+                Due::LeaseHas { holder, decision } => {
+                    self.tell_holder(now, holder, lease::Input::Decision(decision));
+                }
+                Due::LeaseReduced { holder, decision } => {
+                    self.tell_holder(now, holder, lease::Input::Reduced(decision));
+                }
+                Due::Holder { holder, here: true } => self.tell_holder(now, holder, lease::Input::Back),
+                Due::Holder { holder, .. } => self.tell_holder(now, holder, lease::Input::Lost),
             }
         }
-        Ok(delivered)
+        if self.between.as_ref().and_then(Between::next_wakeup).is_some_and(|at| at <= now) {
+            self.tell_between(now, peer::Input::Tick);
+        }
+        for holder in 0..self.holders.len() {
+            if self.holders[holder].next_wakeup().is_some_and(|at| at <= now) {
+                self.tell_holder(now, holder, lease::Input::Tick);
+            }
+        }
+        Ok(())
     }
 
     fn request(&mut self, now: Instant, asker: usize, number: u32) {
         let this = &mut self.askers[asker];
         this.asked += 1;
-        let (delay, what) = (this.delay, &this.what);
+        if this.what.by_agent {
+            return self.ask_holder(now, asker, number);
+        }
+        let delay = this.delay;
         if matches!(self.state, State::Away(_)) {
             let result = Err(Refusal::new(Code::BackendFailed, "the controller is away"));
             return self.at(now + delay, Due::Answer { asker, number, result });
         }
         self.requests += 1;
+        if let Some(far) = self.askers[asker].far.clone() {
+            return self.ask_beyond(now, asker, number, far);
+        }
+        let what = &self.askers[asker].what;
         let [from, to] = [what.from, what.to].map(|node| self.name_of(node));
         let what = &self.askers[asker].what;
         let idem = format!("{}/{number}", what.name);
@@ -323,13 +459,30 @@ impl Controller {
         if !self.askers[asker].held.contains_key(&number) {
             return;
         }
+        if self.askers[asker].what.by_agent {
+            self.askers[asker].held.remove(&number);
+            return self.release_to_holder(now, asker, number);
+        }
         if matches!(self.state, State::Away(_)) {
             return self.at(now + AGAIN, Due::Release { asker, number });
         }
         let Some(id) = self.askers[asker].held.remove(&number) else { return };
         self.requests += 1;
+        if self.askers[asker].far.is_some() {
+            return self.release_beyond(now, asker, number);
+        }
         let ask = self.ask(asker, number);
         self.tell(now, Input::Ask { ask, client: CLIENT.to_owned(), request: Request::Release { id } });
+    }
+
+    /// Asks the ledger for the controller itself: this database answers at once.
+    fn ask_now(&mut self, now: Instant, client: String, request: Request) -> Result<Granted, Refusal> {
+        self.last_ask += 1;
+        let (ask, before) = (self.last_ask, self.own.take());
+        self.own = Some((ask, None));
+        self.tell(now, Input::Ask { ask, client, request });
+        let answer = std::mem::replace(&mut self.own, before).and_then(|(_, answer)| answer);
+        answer.unwrap_or_else(|| Err(Refusal::new(Code::BackendFailed, "the controller is away")))
     }
 
     fn answer(&mut self, now: Instant, asker: usize, number: u32, result: Result<ReservationId, Refusal>) {
@@ -389,6 +542,12 @@ impl Controller {
                 if let (TOPOLOGY, Err(refusal)) = (ask, &result) {
                     self.wrong = Some(refusal.message.clone());
                 }
+                if let Some((own, answer)) = &mut self.own
+                    && *own == ask
+                {
+                    *answer = Some(result);
+                    return;
+                }
                 let Some((asker, number)) = self.asked.remove(&ask) else { return };
                 let result = match result {
                     Ok(Granted::Held(held)) => {
@@ -412,6 +571,17 @@ impl Controller {
     /// Whoever has a reservation hears what becomes of it.
     fn hear(&mut self, now: Instant, news: &Told) {
         let (Told::Gone { id, .. } | Told::Shrunk { id, .. } | Told::Short { id, .. }) = news else { return };
+        let left = match news {
+            Told::Gone { .. } => Some(0),
+            Told::Shrunk { bps, .. } => Some(*bps),
+            Told::Short { .. } | Told::Share { .. } => None,
+        };
+        if let Some(bps) = left {
+            self.lease_taken(now, *id, bps);
+            if let Some(between) = &mut self.between {
+                between.take_back(*id, bps);
+            }
+        }
         let Some(asker) = self.owners.get(id).copied() else { return };
         let this = &mut self.askers[asker];
         let Some(number) = this.held.iter().find(|(_, held)| *held == id).map(|(number, _)| *number) else {
@@ -444,12 +614,25 @@ impl Controller {
             ],
             said: this.said.clone(),
         });
-        let own = ReservedRecord {
-            of: format!("controller.{}", self.name),
-            figures: vec![("requests", self.requests), ("over_capacity", self.over_capacity)],
-            said: Vec::new(),
+        let booked = match &self.state {
+            State::Here(ledger) => ledger.reservations(),
+            State::Away(rows) => rows.reservations.len(),
         };
-        of_askers.chain([own])
+        let left = booked + self.between.as_ref().map_or(0, Between::left);
+        let figures = vec![
+            ("requests", self.requests),
+            ("over_capacity", self.over_capacity),
+            ("left", left as u64),
+            ("messages", self.messages),
+            ("lost_messages", self.lost_messages),
+        ];
+        let own = ReservedRecord { of: format!("controller.{}", self.name), figures, said: Vec::new() };
+        let of_holders = self.holders.iter().map(|holder| ReservedRecord {
+            of: format!("leases.{}", holder.node()),
+            figures: holder.figures(),
+            said: Vec::new(),
+        });
+        of_askers.chain([own]).chain(of_holders)
     }
 }
 
@@ -459,6 +642,19 @@ impl Asker {
             let at_s = now.as_nanos() as f64 / 1e9;
             self.said.push(format!("{at_s:.3} s: {} {} {what}", self.what.name, number + 1));
         }
+    }
+}
+
+fn client(name: &str, kind: &str, role: &str) -> ClientRow {
+    ClientRow {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        cert_sha256: None,
+        token_sha256: None,
+        role: role.to_owned(),
+        most_bps: None,
+        most_count: None,
+        per_second: None,
     }
 }
 
