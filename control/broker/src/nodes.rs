@@ -76,7 +76,7 @@ impl Nodes {
     pub fn whole(&self, ledger: &Ledger, now: Instant, node: &str) -> Vec<DomainNews> {
         let links = ledger.links_of(node).into_iter();
         let shares = links.flat_map(|link| {
-            let of = |class: &ClassView| share(&link.port, &class.class, class.reserved_bps);
+            let of = |class: &ClassView| share(&link.port, &class.class, class.share_bps);
             link.classes.iter().filter_map(of).collect::<Vec<_>>()
         });
         let rows = self.flows.get(node).into_iter().flatten().filter_map(|id| ledger.reservation(*id));
@@ -88,7 +88,8 @@ impl Nodes {
 
     /// Notes where a flow enters; none = its path is not there any more.
     fn place(&mut self, ledger: &Ledger, row: &ReservationRow) -> Option<Arc<str>> {
-        let from = ledger.path_numbered(row.path)?.from_node.as_str();
+        let path = ledger.path_numbered(row.path)?;
+        let from = path.from_node.as_str();
         let node = match self.flows.get_key_value(from) {
             Some((node, _)) => Arc::clone(node),
             None => Arc::from(from),

@@ -12,8 +12,11 @@ pub type ReservationId = u64;
 /// Number of a link of a domain, in one direction. 1 to 2⁶³ − 1.
 pub type LinkId = u64;
 
-/// Number of a path of a domain, in one direction. 1 to 2⁶³ − 1.
+/// Number of a path of a domain, in one direction. 1 to 2⁶³ − 1; below [`ONE_LINK`] it is one between edges or peers, and has a row.
 pub type PathId = u64;
+
+/// The path that is the link of a number alone has this more: it needs no row, and leads wherever the link does.
+pub const ONE_LINK: PathId = 1 << 62;
 
 /// What a node of a domain is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

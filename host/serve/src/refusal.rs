@@ -52,7 +52,35 @@ pub(crate) fn refuse(item: ErrorItem) -> Response {
 
 /// The answer of a reason, with a status of HTTP.
 pub(crate) fn respond(status: StatusCode, item: ErrorItem) -> Response {
-    (status, Json(serde_json::json!({ "errors": [item] }))).into_response()
+    answer(status, OneError { item, retry_after_ms: 0 })
+}
+
+/// What an answer of one reason says, beside the answer itself: for interfaces that say it in another shape, too.
+#[derive(Clone, Debug)]
+pub(crate) struct OneError {
+    pub(crate) item: ErrorItem,
+    /// 0 = nobody knows.
+    pub(crate) retry_after_ms: u64,
+}
+
+impl OneError {
+    /// The body of its answer.
+    pub(crate) fn body(&self) -> serde_json::Value {
+        let mut body = serde_json::json!({ "errors": [self.item] });
+        if self.retry_after_ms > 0 {
+            body["retry_after_ms"] = self.retry_after_ms.into();
+        }
+        body
+    }
+}
+
+fn answer(status: StatusCode, error: OneError) -> Response {
+    let mut response = (status, Json(error.body())).into_response();
+    if error.retry_after_ms > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, error.retry_after_ms.div_ceil(1_000).into());
+    }
+    response.extensions_mut().insert(error);
+    response
 }
 
 /// The router no longer answers.
@@ -63,17 +91,13 @@ pub(crate) fn gone() -> Response {
 /// Too much at the same time: 503, and when to try again.
 pub(crate) fn busy(limit: &str, value: u64, message: &str) -> Response {
     let item = ErrorItem { limit: Some(value), ..ErrorItem::new(Code::LimitReached, limit, message) };
-    let body = serde_json::json!({ "errors": [item], "retry_after_ms": RETRY_MS });
-    let retry = [(header::RETRY_AFTER, RETRY_MS.div_ceil(1000).to_string())];
-    (StatusCode::SERVICE_UNAVAILABLE, retry, Json(body)).into_response()
+    answer(StatusCode::SERVICE_UNAVAILABLE, OneError { item, retry_after_ms: RETRY_MS })
 }
 
 /// More requests than a client may make: 429, and when there is room for one.
 pub(crate) fn too_often(retry_after_ms: u64) -> Response {
     let item = ErrorItem::new(Code::Overload, "api.clients.per_second", "this client asks too often");
-    let body = serde_json::json!({ "errors": [item], "retry_after_ms": retry_after_ms });
-    let retry = [(header::RETRY_AFTER, retry_after_ms.div_ceil(1000).to_string())];
-    (StatusCode::TOO_MANY_REQUESTS, retry, Json(body)).into_response()
+    answer(StatusCode::TOO_MANY_REQUESTS, OneError { item, retry_after_ms })
 }
 
 /// The whole answer to bytes that are no request, by the status that their reader gave them: they never get as far as a

@@ -287,6 +287,9 @@ fn list(args: &ListArgs) -> Result<Verdict, AppError> {
     while let Some(number) = after {
         let page =
             remote.ask(Method::GET, &format!("/v1/reservations?after={number}&limit={PAGE}{owner}"), None)?;
+        if !page.ok {
+            return told(page, false);
+        }
         let page: ReservationPage = page.accepted()?;
         after = page.next;
         if args.json {

@@ -40,6 +40,9 @@ pub fn refusal(body: &Value) -> Option<String> {
         (_, Some(_)) => format!("{code}: {message} ({})", facts.join(", ")),
         (_, None) => format!("{code}: {message}"),
     };
+    if code == "unauthenticated" {
+        text.push_str("\nGive --token-file FILE, or --certificate FILE and --key-file FILE.");
+    }
     if let Some(ms) = refusal["retry_after_ms"].as_u64() {
         text.push_str(&format!("; try again in {}", Duration::from_millis(ms)));
     }

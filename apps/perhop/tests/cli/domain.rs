@@ -127,7 +127,7 @@ impl Domain {
     }
 
     /// What a class of a router has, and how many reservations have filters there.
-    fn has(&self, node: &str, class: &str) -> (String, usize) {
+    pub(super) fn has(&self, node: &str, class: &str) -> (String, usize) {
         let classes = self.rows(node, "classes");
         let Some(row) = classes.iter().find(|row| row["name"] == class) else { return Default::default() };
         let filters = self.rows(node, "filters");
@@ -449,7 +449,11 @@ fn on_the_network_a_client_is_known_by_token_or_certificate_and_else_not_at_all(
 
     // Whoever is not known learns nothing; whoever is, only what its role may see.
     let list = ["list", "--json"];
-    assert!(asked(&list, &[]).err.contains("say who you are"), "nobody");
+    let nobody = asked(&list, &[]);
+    assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
+    for words in ["refused: unauthenticated: say who you are", "--token-file FILE"] {
+        assert!(nobody.err.contains(words), "{}", nobody.err);
+    }
     scratch.file("wrong.token", "0123\n");
     assert!(
         asked(&list, &["--token-file", &file("wrong.token")]).err.contains("of no client"),
@@ -576,11 +580,91 @@ fn each_role_may_do_what_it_is_for_and_no_more() {
         let (status, refused) = asked(1, "POST", "/v1/reservations", &body);
         let said = &refused["errors"][0]["code"];
         assert!(status == 422 && said == code, "{body}: {status} {refused}");
+        assert_eq!(refused["refusal"]["code"], *code, "{body}: {refused}");
     }
+    for (method, uri) in [("GET", "/v1/nothing"), ("PUT", "/v1/links"), ("GET", "/v1/reservations?limit=0")] {
+        let (status, refused) = asked(1, method, uri, &Value::Null);
+        let code = &refused["errors"][0]["code"];
+        assert!(status >= 400 && !code.is_null() && refused["refusal"]["code"] == *code, "{uri}: {refused}");
+    }
+    // Whoever changes what a link has is in the log.
+    assert_eq!(asked(4, "PUT", "/v1/links/1/rate", &json!({ "bps": 5_000_000 })).0, 204);
+    until("it is logged", || {
+        let (_, page) = asked(4, "GET", "/v1/audit?limit=100", &Value::Null);
+        let rows = page["audit"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["what"] == "capacity");
+        row.is_some_and(|row| {
+            assert_eq!(row["who"], "admin", "{row}");
+            true
+        })
+    });
+}
+
+#[test]
+fn each_interface_is_for_clients_of_its_kinds_and_counts_all_that_they_ask() {
+    let scratch = Scratch::new("kinds");
+    let name = format!("cli-kinds-{}", std::process::id());
+    let domain = std::fs::read_to_string(root().join("examples/domain/domain.toml")).unwrap();
+    let kinds = ["http", "camara", "cops", "tcapi", "peer", "agent"];
+    let (mut clients, mut tokens) = (String::new(), Vec::new());
+    for kind in kinds {
+        // The agent is that of node west.
+        let (client, role) = if kind == "agent" { ("west", "agent") } else { (kind, "proxy") };
+        let made = &perhop(&["pki", "token", "--json"]).json()[0];
+        clients += &format!(
+            "[[client]]\nname = \"{client}\"\nkind = \"{kind}\"\nrole = \"{role}\"\ntoken_sha256 = {}\n\
+             [[consumer]]\nclient = \"{client}\"\nscopes = [\"qos-profiles:read\"]\n",
+            made["token_sha256"]
+        );
+        tokens.push(made["token"].as_str().unwrap().to_owned());
+    }
+    let made = &perhop(&["pki", "token", "--json"]).json()[0];
+    clients += &format!(
+        "[[client]]\nname = \"often\"\nkind = \"http\"\nrole = \"viewer\"\ntoken_sha256 = {}\nper_second = 2\n",
+        made["token_sha256"]
+    );
+    tokens.push(made["token"].as_str().unwrap().to_owned());
+    scratch.file("domain.toml", &format!("{domain}\n{clients}"));
+    let _running = controller(&scratch, &name, &[]);
+    let mut http = Http::connect(&socket(&name));
+    let mut asked = |who: usize, method: &str, uri: &str, body: &Value| {
+        let more = format!("authorization: Bearer {}\r\n", tokens[who]);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        http.ask_with(&more, method, uri, &body)
+    };
+    let wanted = json!({ "key": "k", "from": "west", "to": "east", "class": "voice", "bps": 1_000 });
+    let cases = [
+        ("GET", "/v1/reservations", Value::Null, [200, 403, 403, 403, 403, 200]),
+        ("POST", "/v1/reservations", wanted.clone(), [201, 403, 403, 403, 403, 201]),
+        ("GET", "/qos-profiles/v1/qos-profiles/QOS_VOICE", Value::Null, [200, 200, 403, 403, 403, 403]),
+    ];
+    for (method, uri, body, expected) in cases {
+        let got: Vec<u16> = (0..kinds.len()).map(|who| asked(who, method, uri, &body).0).collect();
+        assert_eq!(got, expected, "{method} {uri} as {kinds:?}");
+    }
+    let (_, refused) = asked(2, "GET", "/v1/reservations", &Value::Null);
+    assert_eq!(refused["refusal"]["code"], "forbidden");
+    let why = "client cops is of kind cops, and this interface is for clients of kind http and agent";
+    assert_eq!(refused["refusal"]["message"], why);
+    // By certificates and COPS: `cops`.
+    let put = json!({ "role": "proxy", "kind": "smtp" });
+    let mut local = Http::connect(&socket(&name));
+    let (status, refused) = local.ask("PUT", "/v1/clients/new", &put.to_string());
+    assert_eq!((status, &refused["refusal"]["code"]), (422, &json!("out_of_range")), "{refused}");
+
+    // Two a second, whatever is asked.
+    std::thread::sleep(Duration::from_secs(1));
+    let often: Vec<(u16, Value)> = ["/v1/links", "/v1/reservations", "/v1/nodes", "/v1/audit"]
+        .map(|uri| asked(6, "GET", uri, &Value::Null))
+        .into();
+    let refused = &often.last().unwrap().1;
+    assert_eq!(often.iter().filter(|(status, _)| *status == 200).count(), 2, "{often:?}");
+    assert_eq!((often[3].0, &refused["refusal"]["code"]), (429, &json!("overload")), "{refused}");
+    assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| ms <= 500), "{refused}");
 }
 
 /// How often the controller was asked about leases, and granted.
-fn asks(name: &str) -> Vec<(String, u64)> {
+pub(super) fn asks(name: &str) -> Vec<(String, u64)> {
     let page = Http::connect(&socket(name)).read("/v1/audit?limit=1000");
     let rows = page["audit"].as_array().unwrap().iter().rev();
     let of_leases = rows.filter(|row| matches!(row["what"].as_str(), Some("reserve" | "change" | "release")));

@@ -72,6 +72,14 @@ pub enum Way {
     },
     /// This path. The other direction, where one is asked for, takes the domain's path back between its ends.
     Path(PathId),
+    /// One link alone. What is reserved so is none of the share that the node's agent is told: whoever reserves it gives the class
+    /// its part.
+    Link {
+        /// The node that sends.
+        node: String,
+        /// Its port.
+        port: String,
+    },
 }
 
 /// A reservation that somebody wants.
@@ -218,6 +226,8 @@ pub enum Input {
     },
     /// A link has this rate now, measured or announced; its declared or scheduled rate where that is lower.
     Rate {
+        /// Who says so, for the audit log.
+        who: String,
         /// The link.
         link: LinkId,
         /// Its rate, bit/s.
@@ -351,7 +361,7 @@ pub enum Told {
         /// When it was made, ms.
         created_ms: u64,
     },
-    /// What a class has reserved of a link: the routers' shares follow it.
+    /// What a class has reserved of a link, without [`Way::Link`]: the routers' shares follow it.
     Share {
         /// The link.
         link: LinkId,
@@ -361,7 +371,7 @@ pub enum Told {
         port: Arc<str>,
         /// The class's logical name.
         class: Arc<str>,
-        /// All that is reserved, bit/s.
+        /// All that is reserved over paths, bit/s.
         reserved_bps: u64,
     },
 }

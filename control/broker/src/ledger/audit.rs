@@ -8,7 +8,7 @@ use perhop_reason::Code;
 use std::fmt::Write;
 
 /// Who decides where nobody asked.
-pub(super) const DOMAIN: &str = "domain";
+pub const DOMAIN: &str = "domain";
 
 /// Most octets of a text of somebody's that the log repeats.
 const MOST_REPEATED: usize = 256;
@@ -98,7 +98,7 @@ fn subject(request: &Request) -> String {
 pub(super) fn resv_detail(books: &Books, resv: &Resv) -> String {
     let lane = &books.lanes[resv.lane as usize];
     let mut detail = Json::new();
-    if let Some(path) = books.map.paths.get(&lane.path) {
+    if let Some(path) = books.map.path(lane.path) {
         detail.text("from", &path.from_node);
         detail.text("to", &path.to_node);
     }
@@ -160,6 +160,10 @@ impl Json {
                 self.text("to", to);
             }
             Way::Path(path) => self.number("path", *path),
+            Way::Link { node, port } => {
+                self.text("from", node);
+                self.text("port", port);
+            }
         }
         self.text("class", &reserve.class);
         self.text("idem", &reserve.idem);

@@ -6,8 +6,8 @@
 use super::names::{IdHash, Names};
 use crate::quota::TokenBucket;
 use crate::record::{
-    CapacityRow, ClientRow, LinkId, LinkRow, NodeRow, PathId, PathRow, ReservationId, ReservationKind,
-    ReservationRow, ReservationState,
+    CapacityRow, ClientRow, LinkId, LinkRow, NodeRow, ONE_LINK, PathId, PathRow, ReservationId,
+    ReservationKind, ReservationRow, ReservationState,
 };
 use crate::topology::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -67,6 +67,14 @@ impl Map {
         }
     }
 
+    /// The path of a number: one of the domain's, or a link alone.
+    pub fn path(&self, id: PathId) -> Option<Arc<PathRow>> {
+        let Some(link) = id.checked_sub(ONE_LINK) else { return self.paths.get(&id).cloned() };
+        let row = self.links.get(&link)?;
+        let (from_node, to_node) = (row.node.clone(), row.to_node.clone());
+        Some(Arc::new(PathRow { id, from_node, to_node, links: vec![link] }))
+    }
+
     /// `node/port` of a link.
     pub fn link_name(&self, link: LinkId) -> String {
         self.links.get(&link).map_or_else(|| link.to_string(), |row| format!("{}/{}", row.node, row.port))
@@ -91,6 +99,8 @@ pub(super) struct Cell {
     pub class: u32,
     pub terms: Terms,
     pub reserved: u64,
+    /// What of that is reserved of the link alone.
+    pub alone: u64,
     /// What it had when the ledger was loaded, while nobody has said what the link's rate is.
     pub remembered: Option<u64>,
     /// Lanes that lead over it.
@@ -102,6 +112,11 @@ pub(super) struct Cell {
 impl Cell {
     pub fn is_short(&self) -> bool {
         self.reserved > self.terms.bps
+    }
+
+    /// What is reserved over paths.
+    pub fn share(&self) -> u64 {
+        self.reserved - self.alone
     }
 }
 
@@ -305,9 +320,13 @@ impl Books {
         }
         let owner = &mut self.owners[owner as usize];
         owner.bps = owner.bps - old + new;
-        for number in &self.lanes[lane as usize].cells {
+        let lane = &self.lanes[lane as usize];
+        for number in &lane.cells {
             let cell = &mut self.cells[*number as usize];
             cell.reserved = cell.reserved - old + new;
+            if lane.path >= ONE_LINK {
+                cell.alone = cell.alone - old + new;
+            }
             if cell.noted != self.generation {
                 cell.noted = self.generation;
                 self.noted.push(*number);

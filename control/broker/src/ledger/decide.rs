@@ -5,14 +5,18 @@ use super::ask::{AskId, Granted, Held, MOST_FLOW, MOST_KEY, Output, Refusal, Req
 use super::audit::{resv_detail, what};
 use super::books::Resv;
 use super::{BUSY_MS, Ledger, digest};
-use crate::record::{ReservationId, ReservationState};
+use crate::record::{ONE_LINK, ReservationId, ReservationState};
 use perhop_reason::Code;
-use perhop_units::Rate;
+use perhop_units::{Instant, Rate};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Ends the key of the other direction: no client's key has such a character.
 const BACK: &str = "\u{1f}back";
+
+fn busy(retry_after_ms: u32, why: &str) -> Refusal {
+    Refusal { retry_after_ms, ..Refusal::new(Code::Overload, why) }
+}
 
 /// What a reservation may have, bit/s.
 pub(super) const RATES: RangeInclusive<u64> = 1..=Rate::MOST.0;
@@ -65,16 +69,26 @@ impl Ledger {
         owner.ok_or_else(|| Refusal::new(Code::Unauthenticated, "the domain does not know this client"))
     }
 
+    /// Counts a question that is answered without a decision as one of a client's requests.
+    ///
+    /// # Errors
+    /// The client asks more often than it may.
+    pub fn take_turn(&mut self, now: Instant, client: &str) -> Result<(), Refusal> {
+        self.now = self.now.max(now);
+        self.books.owner(client).map_or(Ok(()), |owner| self.within_rate(owner))
+    }
+
+    fn within_rate(&mut self, owner: u32) -> Result<(), Refusal> {
+        let owner = &mut self.books.owners[owner as usize];
+        let per_second = owner.row.as_ref().and_then(|row| row.per_second);
+        let taken = per_second.map_or(Ok(()), |per_second| owner.requests.take(self.now, per_second));
+        taken.map_err(|retry_after_ms| busy(retry_after_ms, "the client asks more often than it may"))
+    }
+
     /// Whether a client may ask now.
     fn may_ask(&mut self, client: &str, request: &Request) -> Result<u32, Refusal> {
         let number = self.who(client)?;
-        let owner = &mut self.books.owners[number as usize];
-        let per_second = owner.row.as_ref().and_then(|row| row.per_second);
-        let taken = per_second.map_or(Ok(()), |per_second| owner.requests.take(self.now, per_second));
-        let busy =
-            |retry_after_ms, why: &str| Refusal { retry_after_ms, ..Refusal::new(Code::Overload, why) };
-        if let Err(retry_after_ms) = taken {
-            let refusal = busy(retry_after_ms, "the client asks more often than it may");
+        if let Err(refusal) = self.within_rate(number) {
             self.audit_refusal(number, request, &refusal);
             return Err(refusal);
         }
@@ -293,8 +307,12 @@ impl Ledger {
     fn path_of(&self, way: &Way) -> Result<u64, Refusal> {
         let map = &self.books.map;
         match way {
-            Way::Path(path) if map.paths.contains_key(path) => Ok(*path),
+            Way::Path(path) if map.path(*path).is_some() => Ok(*path),
             Way::Path(path) => Err(Refusal::new(Code::NotFound, format!("there is no path {path}"))),
+            Way::Link { node, port } => {
+                let missing = || Refusal::new(Code::NoPath, format!("there is no link {node}/{port}"));
+                self.link(node, port).map(|link| ONE_LINK | link).ok_or_else(missing)
+            }
             Way::Between { from, to } => {
                 let path = map.pairs.get(from).and_then(|ends| ends.get(to)).copied();
                 let known = |node: &String| map.nodes.contains_key(node);
@@ -308,11 +326,11 @@ impl Ledger {
 
     fn lane(&mut self, path: u64, class: &str) -> Result<u32, Refusal> {
         let map = self.books.map.clone();
-        let Some(row) = map.paths.get(&path) else {
+        let Some(row) = map.path(path) else {
             return Err(Refusal::new(Code::NotFound, format!("there is no path {path}")));
         };
         let lane = match self.books.classes.get(class) {
-            Some(class) => self.books.lane(row, class),
+            Some(class) => self.books.lane(&row, class),
             None => row.links.first().map_or(Err(0), |link| Err(*link)),
         };
         lane.map_err(|link| {
@@ -324,7 +342,7 @@ impl Ledger {
 
     /// The lane of the way back between the ends of a path.
     fn back_lane(&mut self, path: u64, class: &str) -> Result<u32, Refusal> {
-        let ends = self.books.map.paths.get(&path).map(|row| (row.to_node.clone(), row.from_node.clone()));
+        let ends = self.books.map.path(path).map(|row| (row.to_node.clone(), row.from_node.clone()));
         let (from, to) = ends.unwrap_or_default();
         let path = self.path_of(&Way::Between { from, to })?;
         self.lane(path, class)

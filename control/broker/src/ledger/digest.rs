@@ -25,6 +25,11 @@ pub(super) fn of(request: &Reserve) -> [u8; 32] {
             hash.update([1]);
             hash.update(path.to_be_bytes());
         }
+        Way::Link { node, port } => {
+            hash.update([2]);
+            text(&mut hash, node);
+            text(&mut hash, port);
+        }
     }
     text(&mut hash, &request.class);
     text(&mut hash, &request.flow);

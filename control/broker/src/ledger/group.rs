@@ -71,7 +71,7 @@ impl Ledger {
             if let Some(row) = self.books.map.links.get(&cell.link) {
                 let (node, port) = (row.node.as_str().into(), row.port.as_str().into());
                 let class = class.clone();
-                tells.push(Told::Share { link: cell.link, node, port, class, reserved_bps: cell.reserved });
+                tells.push(Told::Share { link: cell.link, node, port, class, reserved_bps: cell.share() });
             }
             match cell.terms.present {
                 true => capacities.push(Change::Capacity(self.books.capacity_row(cell))),

@@ -148,8 +148,8 @@ impl Loading {
         let books = &mut self.ledger.books;
         let (id, path) = (row.id, row.path);
         let map = books.map.clone();
-        let number = map.paths.get(&path).zip(books.classes.get(&row.class));
-        let lane = number.and_then(|(path, class)| books.lane(path, class).ok());
+        let number = map.path(path).zip(books.classes.get(&row.class));
+        let lane = number.and_then(|(path, class)| books.lane(&path, class).ok());
         let Some(lane) = lane else { return Err(LoadError::NoLane { id, class: row.class, path }) };
         let Some(digest) = digest::from_hex(&row.digest) else { return Err(LoadError::NoDigest { id }) };
         if !RATES.contains(&row.bps) {

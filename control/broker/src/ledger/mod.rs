@@ -33,6 +33,7 @@ pub use ask::{
     AskId, ClientChange, Granted, Held, Input, MOST_FLOW, MOST_KEY, OnShort, Output, Refusal, Request,
     Reserve, Settings, Told, Way,
 };
+pub use audit::DOMAIN;
 pub use load::{LoadError, Loading};
 pub use read::{ClassView, LinkView};
 
@@ -92,7 +93,7 @@ impl Ledger {
             Input::Failed { number, code, retry_after_ms } => self.failed(number, code, retry_after_ms),
             Input::Replaced => self.replaced(),
             Input::Topology { ask, who, topology } => self.take_topology(ask, &who, &topology),
-            Input::Rate { link, bps } => self.take_rate(link, bps),
+            Input::Rate { who, link, bps } => self.take_rate(&who, link, bps),
             Input::Client { ask, who, change } => self.take_client(ask, &who, change),
             Input::Refused { client, request, refusal } => {
                 if self.closed().is_none()

@@ -2,7 +2,7 @@
 
 use super::Ledger;
 use crate::record::{
-    ClientRow, LinkId, LinkRow, NodeRow, PathId, PathRow, ReservationId, ReservationRow, Snapshot,
+    ClientRow, LinkId, LinkRow, NodeRow, ONE_LINK, PathId, PathRow, ReservationId, ReservationRow, Snapshot,
 };
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub struct ClassView {
     pub bps: u64,
     /// What is reserved, bit/s.
     pub reserved_bps: u64,
+    /// What of that is reserved over paths, bit/s: the share that the node's agent is told.
+    pub share_bps: u64,
     /// What is left, bit/s. A reservation that reaches into a time of a lower rate gets less.
     pub free_bps: u64,
     /// The link has lost rate under its reservations.
@@ -77,8 +79,13 @@ impl Ledger {
     }
 
     /// A path by its number.
-    pub fn path_numbered(&self, id: PathId) -> Option<&PathRow> {
-        self.books.map.paths.get(&id).map(|path| path.as_ref())
+    pub fn path_numbered(&self, id: PathId) -> Option<Arc<PathRow>> {
+        self.books.map.path(id)
+    }
+
+    /// The link that a path is, if it is one alone.
+    pub fn one_link(&self, id: PathId) -> Option<&LinkRow> {
+        self.books.map.links.get(&id.checked_sub(ONE_LINK)?)
     }
 
     /// How many reservations there are.
@@ -106,9 +113,9 @@ impl Ledger {
         for cell in self.books.cells.iter().filter(|cell| cell.terms.present) {
             let Some(view) = views.get_mut(&cell.link) else { continue };
             let (class, bps) = (self.books.classes.name(cell.class).clone(), cell.terms.bps);
-            let (reserved_bps, short) = (cell.reserved, cell.is_short());
+            let (reserved_bps, share_bps, short) = (cell.reserved, cell.share(), cell.is_short());
             let free_bps = bps.saturating_sub(reserved_bps);
-            view.classes.push(ClassView { class, bps, reserved_bps, free_bps, short });
+            view.classes.push(ClassView { class, bps, reserved_bps, share_bps, free_bps, short });
         }
         let mut views: Vec<LinkView> = views.into_values().collect();
         for view in &mut views {

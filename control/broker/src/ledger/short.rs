@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Ledger {
     /// The rate of a link is told. While nothing can be decided it waits: all links are looked at again after that.
-    pub(super) fn take_rate(&mut self, link: LinkId, bps: u64) {
+    pub(super) fn take_rate(&mut self, who: &str, link: LinkId, bps: u64) {
         let map = self.books.map.clone();
         if !map.links.contains_key(&link) {
             return;
@@ -25,7 +25,7 @@ impl Ledger {
             }
         }
         if self.closed().is_none() {
-            self.reshape(link, profile);
+            self.reshape(who, link, profile);
         }
     }
 
@@ -33,7 +33,7 @@ impl Ledger {
     pub(super) fn reshape_all(&mut self) {
         let (map, now_ms) = (self.books.map.clone(), self.now_ms());
         for (link, profile) in &map.profiles {
-            self.reshape(*link, profile);
+            self.reshape(DOMAIN, *link, profile);
         }
         let changes = map.profiles.values().filter_map(|profile| profile.schedule.next_change(now_ms));
         self.next_change_ms = changes.min();
@@ -58,7 +58,7 @@ impl Ledger {
         profile.class_bps(class, rate).min(remembered.unwrap_or(u64::MAX))
     }
 
-    fn reshape(&mut self, link: LinkId, profile: &Arc<Profile>) {
+    fn reshape(&mut self, who: &str, link: LinkId, profile: &Arc<Profile>) {
         for class in profile.classes.keys() {
             let number = self.books.classes.get(class);
             let Some(cell) = number.and_then(|class| self.books.cell(link, class)) else { continue };
@@ -73,7 +73,7 @@ impl Ledger {
             detail.number("before", before.bps);
             detail.number("bps", bps);
             let subject = self.books.map.link_name(link);
-            self.audit(DOMAIN, "capacity", subject, None, detail.end());
+            self.audit(who, "capacity", subject, None, detail.end());
             self.settle_short(cell);
         }
     }

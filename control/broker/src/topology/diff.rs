@@ -2,7 +2,9 @@
 
 use super::route::{leaving, shortest};
 use super::{LinkKey, Profile, Topology};
-use crate::record::{CapacityRow, Change, ClientRow, LinkId, LinkRow, NodeKind, NodeRow, PathId, PathRow};
+use crate::record::{
+    CapacityRow, Change, ClientRow, LinkId, LinkRow, NodeKind, NodeRow, ONE_LINK, PathId, PathRow,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -17,7 +19,7 @@ pub struct Have {
     pub capacities: BTreeMap<(LinkId, String), (u64, u64)>,
     /// Paths by number. Of several between the same two nodes the highest number is the one for new reservations.
     pub paths: BTreeMap<PathId, PathRow>,
-    /// Paths with reservations.
+    /// Paths with reservations, among them links alone.
     pub used: BTreeSet<PathId>,
     /// Clients by name.
     pub clients: BTreeMap<String, ClientRow>,
@@ -76,8 +78,9 @@ pub fn diff(
     let mut new = NewRows::default();
     let mut in_use = Vec::new();
     let (gone_links, links) = links(topology, have, &mut new);
-    let used_links: BTreeSet<LinkId> =
-        have.used.iter().filter_map(|id| have.paths.get(id)).flat_map(|path| path.links.clone()).collect();
+    let alone = have.used.iter().filter_map(|id| id.checked_sub(ONE_LINK));
+    let on_paths = have.used.iter().filter_map(|id| have.paths.get(id)).flat_map(|path| path.links.clone());
+    let used_links: BTreeSet<LinkId> = on_paths.chain(alone).collect();
     for row in
         gone_links.iter().filter_map(|id| have.links.get(id)).filter(|row| used_links.contains(&row.id))
     {

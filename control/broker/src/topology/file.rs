@@ -365,7 +365,8 @@ fn client(name: &str, table: &mut TableReader<'_>) -> ClientRow {
     }
 }
 
-fn sha256(table: &mut TableReader<'_>, key: &'static str) -> Option<String> {
+/// A SHA-256, lower-case hexadecimal.
+pub fn sha256(table: &mut TableReader<'_>, key: &'static str) -> Option<String> {
     let read = |text: &str| {
         let is_one = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let wrong = TextError::new("is not a SHA-256").allowed("64 hexadecimal digits");

@@ -8,7 +8,7 @@ mod route;
 mod schedule;
 
 pub use diff::{Have, InUse, NewRows, diff};
-pub use file::{DomainFile, read};
+pub use file::{DomainFile, read, sha256};
 pub use schedule::{Announced, Schedule, parse_utc_ms};
 
 use crate::record::{ClientRow, NodeKind};

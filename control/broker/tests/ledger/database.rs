@@ -1,7 +1,8 @@
 //! A database that is a few maps. It takes a group whole, and refuses what a real one would.
 
 use perhop_broker::record::{
-    AuditRow, CapacityRow, Change, ClientRow, Group, LinkRow, NodeRow, PathRow, ReservationRow, Snapshot,
+    AuditRow, CapacityRow, Change, ClientRow, Group, LinkRow, NodeRow, ONE_LINK, PathRow, ReservationRow,
+    Snapshot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +64,12 @@ impl Database {
             Change::Client(row) => drop(self.clients.insert(row.name.clone(), row)),
             Change::ClientGone(name) => drop(self.clients.remove(&name)),
             Change::Reservation(row) => {
-                assert!(self.paths.contains_key(&row.path), "{row:?}");
+                let alone = row.path.checked_sub(ONE_LINK);
+                let leads = alone.map_or_else(
+                    || self.paths.contains_key(&row.path),
+                    |link| self.links.contains_key(&link),
+                );
+                assert!(leads, "{row:?}");
                 let mut others = self.reservations.values().filter(|other| other.id != row.id);
                 assert!(
                     others.all(|other| (&other.owner, &other.idem) != (&row.owner, &row.idem)),
@@ -112,7 +118,9 @@ pub fn recount(snapshot: &Snapshot) -> BTreeMap<(u64, String), u64> {
     let links: BTreeMap<u64, &Vec<u64>> = snapshot.paths.iter().map(|path| (path.id, &path.links)).collect();
     let mut sums = BTreeMap::new();
     for resv in &snapshot.reservations {
-        for link in links[&resv.path] {
+        // What is of a link alone has no path.
+        let alone = resv.path.checked_sub(ONE_LINK).map(|link| vec![link]);
+        for link in alone.as_ref().unwrap_or_else(|| links[&resv.path]) {
             *sums.entry((*link, resv.class.clone())).or_insert(0) += resv.bps;
         }
     }

@@ -195,7 +195,7 @@ impl World {
 
     pub fn rate(&mut self, node: &str, port: &str, bps: u64) {
         let link = self.ledger.link(node, port).expect("it is there");
-        self.input(Input::Rate { link, bps });
+        self.input(Input::Rate { who: "test".into(), link, bps });
     }
 
     /// Another leader loads what the database has. Nobody is answered any more.

@@ -2,7 +2,7 @@
 
 use crate::database::recount;
 use perhop_broker::ledger::{Request, Reserve, Way};
-use perhop_broker::record::{ReservationRow, Snapshot};
+use perhop_broker::record::{ONE_LINK, ReservationRow, Snapshot};
 use perhop_broker::topology::Topology;
 use perhop_reason::Code;
 use std::collections::BTreeMap;
@@ -55,13 +55,18 @@ impl Oracle<'_> {
             ..Snapshot::default()
         };
         let sums = recount(&rest);
-        let links =
-            |path| self.rows.paths.iter().find(|row| row.id == path).map_or(&[][..], |row| &row.links);
-        links(path).iter().all(|link| {
-            let other = also.filter(|(path, _)| links(*path).contains(link)).map_or(0, |(_, bps)| bps);
-            let used = sums.get(&(*link, class.to_owned())).copied().unwrap_or(0) + other;
-            used + bps <= self.least(*link, class, until_ms)
+        self.links(path).into_iter().all(|link| {
+            let other = also.filter(|(path, _)| self.links(*path).contains(&link)).map_or(0, |(_, bps)| bps);
+            let used = sums.get(&(link, class.to_owned())).copied().unwrap_or(0) + other;
+            used + bps <= self.least(link, class, until_ms)
         })
+    }
+
+    fn links(&self, path: u64) -> Vec<u64> {
+        if let Some(link) = path.checked_sub(ONE_LINK) {
+            return vec![link];
+        }
+        self.rows.paths.iter().find(|row| row.id == path).map_or_else(Vec::new, |row| row.links.clone())
     }
 
     fn path(&self, from: &str, to: &str) -> Option<u64> {
@@ -70,9 +75,8 @@ impl Oracle<'_> {
     }
 
     fn has_class(&self, path: u64, class: &str) -> bool {
-        let path = self.rows.paths.iter().find(|row| row.id == path).expect("it is there");
         let has = |link: &u64| self.rows.capacities.iter().any(|row| row.link == *link && row.class == class);
-        path.links.iter().all(has)
+        self.links(path).iter().all(has)
     }
 
     /// The answer to a well-formed wish for something new.
@@ -84,9 +88,16 @@ impl Oracle<'_> {
         if let Some(there) = own.clone().find(|row| row.idem == wish.idem) {
             return if before[&there.id] == *wish { Ok(()) } else { Err(Code::TxnIdReused) };
         }
-        let Way::Between { from, to } = &wish.way else { panic!("paths have their own tests") };
-        let path = self.path(from, to).ok_or(Code::NoPath)?;
-        let back = self.path(to, from).filter(|_| wish.back_bps.is_some());
+        let (path, back) = match &wish.way {
+            Way::Between { from, to } => (self.path(from, to), self.path(to, from)),
+            Way::Link { node, port } => {
+                let link = self.rows.links.iter().find(|row| (&row.node, &row.port) == (node, port));
+                (link.map(|row| ONE_LINK | row.id), None)
+            }
+            Way::Path(_) => panic!("paths have their own tests"),
+        };
+        let path = path.ok_or(Code::NoPath)?;
+        let back = back.filter(|_| wish.back_bps.is_some());
         if wish.back_bps.is_some() && back.is_none() {
             return Err(Code::NoPath);
         }

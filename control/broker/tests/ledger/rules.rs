@@ -1,7 +1,7 @@
 //! Who may reserve how much, one rule a test.
 
-use crate::domains::{BEGIN_MS, DOMAIN, World, reserve};
-use perhop_broker::ledger::{ClientChange, Granted, Input, MOST_FLOW, Request, Reserve, Settings, Way};
+use crate::domains::{BEGIN_MS, DOMAIN, World, reserve, topology};
+use perhop_broker::ledger::{ClientChange, Granted, Input, MOST_FLOW, Request, Reserve, Settings, Told, Way};
 use perhop_broker::record::{ClientRow, ReservationState};
 use perhop_reason::Code;
 
@@ -299,4 +299,74 @@ fn reservations_of_an_owner_are_read_in_pages() {
     assert_eq!(keys, ["0", "1", "2", "4", "5", "6"]);
     assert_eq!(world.ledger.by_key("ben", "3").map(|row| row.owner), Some("ben".into()));
     assert_eq!(world.ledger.by_key("ann", "3"), None);
+}
+
+#[test]
+fn a_link_alone_can_be_reserved_and_is_none_of_the_share_that_its_node_is_told() {
+    let mut world = world();
+    let alone = |key: &str, node: &str, port: &str, bps| {
+        Reserve::new(key, Way::Link { node: node.into(), port: port.into() }, "voice", bps)
+    };
+    // Between core routers, too.
+    let held = world.reserve("ann", alone("m", "c", "to-d", 20)).expect("all is free");
+    assert_eq!((world.free("c", "to-d", "voice"), world.free("a", "up", "voice")), (10, 30));
+    let refusal = world.reserve("ben", reserve("1", "a", "b", 12)).expect_err("10 are left there");
+    assert_eq!((refusal.link.as_str(), refusal.free_bps), ("c/to-d", 10));
+    world.told.clear();
+    world.reserve("ben", reserve("1", "a", "b", 10)).expect("it fits");
+    let of_link = |world: &World| {
+        let mut shares = world.told.iter().filter_map(|told| match told {
+            Told::Share { node, port, reserved_bps, .. } if (&**node, &**port) == ("c", "to-d") => {
+                Some(*reserved_bps)
+            }
+            _ => None,
+        });
+        shares.next_back()
+    };
+    assert_eq!(of_link(&world), Some(10));
+    let refusal = world.ask(
+        "ann",
+        Request::Change { id: held.id, bps: Some(21), back_bps: None, lifetime_ms: None, flow: None },
+    );
+    assert_eq!(refusal.expect_err("20 are all").free_bps, 20);
+    assert_eq!(
+        world.reserve("ann", alone("n", "c", "to-x", 1)).expect_err("there is none").code,
+        Code::NoPath
+    );
+    let both = Reserve { back_bps: Some(1), ..alone("n", "c", "to-d", 1) };
+    assert_eq!(world.reserve("ann", both).expect_err("that is another link").code, Code::NoPath);
+    // It outlives the leader, and the link cannot go.
+    world.restart(Settings::default());
+    assert_eq!(world.ledger.one_link(held.path).map(|link| link.port.as_str()), Some("to-d"));
+    let smaller = DOMAIN.replacen("port = \"to-d\"", "port = \"to-e\"", 1);
+    let refusal = world.become_(&topology(&smaller)).expect_err("it carries reservations");
+    assert_eq!(refusal.code, Code::InUse);
+    world.told.clear();
+    world.release("ann", held.id).expect("it is there");
+    assert_eq!((of_link(&world), world.free("c", "to-d", "voice")), (Some(10), 20));
+}
+
+#[test]
+fn a_question_that_decides_nothing_is_one_of_the_clients_requests() {
+    let mut world = world();
+    put(&mut world, ClientRow { per_second: Some(2), ..client("eve") });
+    let now = perhop_units::Instant(world.now_ms * 1_000_000);
+    assert_eq!(world.ledger.take_turn(now, "eve"), Ok(()));
+    world.reserve("eve", reserve("1", "a", "b", 1)).expect("the second");
+    let refusal = world.ledger.take_turn(now, "eve").expect_err("the third");
+    assert_eq!((refusal.code, refusal.retry_after_ms), (Code::Overload, 500));
+    assert_eq!(world.ledger.take_turn(now, "ann"), Ok(()), "she may as often as she likes");
+    assert_eq!(world.ledger.take_turn(now, "a node"), Ok(()), "who reserves nothing has no rate");
+}
+
+#[test]
+fn whoever_says_what_a_link_has_is_in_the_log() {
+    let mut world = world();
+    let link = world.ledger.link("a", "up").expect("it is there");
+    world.input(Input::Rate { who: "op".into(), link, bps: 40 });
+    let logged = world.database.audit.last().expect("it is logged");
+    assert_eq!(
+        (logged.who.as_str(), logged.what.as_str(), logged.subject.as_str()),
+        ("op", "capacity", "a/up")
+    );
 }

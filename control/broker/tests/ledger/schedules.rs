@@ -6,7 +6,7 @@ use crate::database::check;
 use crate::domains::{DOMAIN, World, reserve, topology};
 use crate::oracle::{Oracle, STEP_MS};
 use perhop_broker::ledger::{
-    ClientChange, Granted, Input, OnShort, Refusal, Request, Reserve, Settings, Told,
+    ClientChange, Granted, Input, OnShort, Refusal, Request, Reserve, Settings, Told, Way,
 };
 use perhop_broker::record::{ClientRow, Snapshot};
 use perhop_broker::topology::Topology;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 const CLIENTS: [&str; 4] = ["ann", "ben", "cat", "nobody"];
 const ENDS: [&str; 3] = ["a", "b", "p"];
+const LINKS: [(&str, &str); 3] = [("a", "up"), ("c", "to-d"), ("a", "direct")];
 const CLASSES: [&str; 2] = ["voice", "video"];
 const LIFETIME_MS: u64 = 8_000;
 
@@ -43,7 +44,13 @@ fn life() -> impl Strategy<Value = Option<u64>> {
 fn wish() -> impl Strategy<Value = Reserve> {
     let shape = (0..8_u32, 0..3_usize, 0..3_usize, 0..5_usize, 1..16_u64, 0..3_u8);
     let more = (life(), prop::option::of(1..12_u64), prop::option::of(1..6_u64), any::<bool>());
-    (shape, more).prop_map(
+    let of_link = (shape.clone(), life()).prop_map(|((key, link, _, class, bps, priority), lifetime_ms)| {
+        let (node, port) = LINKS[link];
+        let way = Way::Link { node: node.into(), port: port.into() };
+        let class = CLASSES[usize::from(class == 0)];
+        Reserve { priority, lifetime_ms, ..Reserve::new(key.to_string(), way, class, bps) }
+    });
+    let between = (shape, more).prop_map(
         |((key, from, to, class, bps, priority), (lifetime_ms, back_bps, floor, asking))| Reserve {
             class: CLASSES[usize::from(class == 0)].into(),
             floor_bps: floor.map(|floor| floor.min(bps)),
@@ -53,7 +60,8 @@ fn wish() -> impl Strategy<Value = Reserve> {
             asking,
             ..reserve(&key.to_string(), ENDS[from], ENDS[to], bps)
         },
-    )
+    );
+    prop_oneof![4 => between, 1 => of_link]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -157,7 +165,7 @@ impl Run {
                 let link = links[link % links.len()].id;
                 self.told.insert(link, bps);
                 let kept = self.kept();
-                self.world.input(Input::Rate { link, bps });
+                self.world.input(Input::Rate { who: "test".into(), link, bps });
                 if self.settings.on_short == OnShort::Keep {
                     assert_eq!(self.kept(), kept, "a rate took something");
                 }

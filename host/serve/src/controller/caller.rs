@@ -2,9 +2,10 @@
 
 use super::refused::Refused;
 use super::seat::Seat;
-use crate::domain::{Caller, Credential, Role};
+use crate::domain::{Caller, ClientKind, Credential, Role};
 use crate::listener::{Guest, Peer};
 use axum::extract::{FromRef, FromRequestParts};
+use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use perhop_broker::record::ClientRow;
@@ -41,11 +42,19 @@ pub(crate) struct Asker(pub(crate) Caller);
 /// Somebody who may change the domain.
 pub(crate) struct Admin(pub(crate) Caller);
 
-pub(super) fn known(parts: &Parts, seat: &Seat) -> Result<Caller, Refused> {
+/// Kinds of clients that come to the controller's own addresses.
+const KINDS: [ClientKind; 2] = [ClientKind::Http, ClientKind::Agent];
+
+/// Whoever asks, if it is of one of these kinds.
+pub(super) fn known(parts: &Parts, seat: &Seat, kinds: &[ClientKind]) -> Result<Caller, Refused> {
+    Ok(shown(parts, seat)?.of_kind(kinds)?)
+}
+
+fn shown(parts: &Parts, seat: &Seat) -> Result<Caller, Refused> {
     let token = bearer(parts).map(|token| Credential::Token(Sha256::digest(token.as_bytes()).into()));
     if let Some(peer) = parts.extensions.get::<Peer>().filter(|_| token.is_none()) {
         let role = if peer.credentials().role == OfProcess::Admin { Role::Admin } else { Role::Viewer };
-        return Ok(Caller { name: LOCAL.into(), role, per_second: None });
+        return Ok(Caller { name: LOCAL.into(), kind: ClientKind::Http, role, per_second: None });
     }
     let led = seat.led()?;
     let shown = token.or_else(|| {
@@ -86,7 +95,13 @@ macro_rules! extractor {
             type Rejection = Refused;
 
             async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-                with(known(parts, &Seat::from_ref(state))?, $may, $what).map(Self)
+                let seat = Seat::from_ref(state);
+                let caller = with(known(parts, &seat, &KINDS)?, $may, $what)?;
+                // What is decided the ledger counts by itself.
+                if parts.method == Method::GET && caller.per_second.is_some() {
+                    seat.led()?.domain.turn(&caller).await?;
+                }
+                Ok(Self(caller))
             }
         }
     };

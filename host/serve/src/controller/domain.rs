@@ -6,6 +6,7 @@ use super::follow::Report;
 use super::openapi::Document;
 use super::refused::Refused;
 use crate::body::Received;
+use crate::domain::ClientKind;
 use crate::endpoints::{Endpoints, in_range, parameters};
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -132,7 +133,7 @@ pub(super) struct RateBody {
         (status = 404)))]
 async fn rate(
     State(s): State<Shared>,
-    Admin(_): Admin,
+    Admin(caller): Admin,
     id: Result<Path<u64>, PathRejection>,
     body: Received,
 ) -> Result<StatusCode, Response> {
@@ -144,7 +145,7 @@ async fn rate(
         if !domain.look(move |ledger| ledger.links().iter().any(|link| link.id == id)).await? {
             return Err(missing());
         }
-        domain.set_rate(id, body.bps).await?;
+        domain.set_rate(&caller.name, id, body.bps).await?;
         Ok::<_, Refused>(StatusCode::NO_CONTENT)
     };
     done.await.map_err(IntoResponse::into_response)
@@ -235,6 +236,10 @@ async fn put_client(
                 let why = "a SHA-256 has 64 hexadecimal digits";
                 return Err(Refused::new(Code::OutOfRange, why));
             }
+        }
+        if given.kind.parse::<ClientKind>().is_err() {
+            let kinds = ClientKind::ALL.map(|(name, _)| name).join(", ");
+            return Err(Refused::new(Code::OutOfRange, format!("the kind of a client is one of {kinds}")));
         }
         let row = ClientRow {
             name: named(name)?,

@@ -17,8 +17,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use perhop_broker::lease::{Judged, judge};
-use perhop_broker::ledger::{Granted, Refusal, Request, Reserve, Way};
-use perhop_broker::record::{ReservationKind, ReservationRow};
+use perhop_broker::ledger::{Granted, Ledger, Refusal, Request, Reserve, Way};
+use perhop_broker::record::{PathId, ReservationKind, ReservationRow};
 use perhop_reason::Code;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
@@ -55,8 +55,12 @@ impl Turns {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseAsk {
-    /// Node where its traffic leaves the domain.
+    /// Node where its traffic leaves the domain; empty where it is of one link alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
+    /// The port of the node whose link alone it is of, in place of `to`: what a class of that port is measured to need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
     /// Logical class.
     pub class: String,
     /// In all, bit/s; 0 gives it back.
@@ -66,6 +70,20 @@ pub struct LeaseAsk {
     /// It ends so long from now unless it is renewed, ms; none = as the domain says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_ms: Option<u64>,
+}
+
+impl LeaseAsk {
+    /// Where it is of.
+    fn way(&self, node: &str) -> Result<Way, Refusal> {
+        let node = node.to_owned();
+        match (&self.port, self.to.as_str()) {
+            (None, to) => Ok(Way::Between { from: node, to: to.to_owned() }),
+            (Some(port), "") => Ok(Way::Link { node, port: port.clone() }),
+            (Some(_), _) => {
+                Err(Refusal::new(Code::Malformed, "a lease has a port or a node where it leads to"))
+            }
+        }
+    }
 }
 
 /// What a lease has.
@@ -114,16 +132,17 @@ async fn decide(
 ) -> Result<Response, Refused> {
     let number = asked.number;
     let (of, by) = (owner.to_owned(), key.clone());
-    let look = move |ledger: &perhop_broker::ledger::Ledger| {
+    let look = move |ledger: &Ledger| {
         let row = ledger.by_key(&of, &by)?;
-        let to = ledger.path_numbered(row.path).map(|path| path.to_node.clone());
-        Some((row, to.unwrap_or_default()))
+        let way = way_of(ledger, row.path);
+        Some((row, way))
     };
-    let Some((row, to)) = domain.look(look).await? else {
+    let way = asked.way(&note.node)?;
+    let Some((row, is)) = domain.look(look).await? else {
         if asked.bps == 0 {
             return Ok(has(number, 0));
         }
-        return answer(domain.ask(owner, first(&note, key, asked)).await, number, 0);
+        return answer(domain.ask(owner, first(&note, key, way, asked)).await, number, 0);
     };
     let last = LeaseNote::of(&row).map(|note| note.number);
     match judge(last, number) {
@@ -132,7 +151,7 @@ async fn decide(
             let released = domain.ask(owner, Request::Release { id: row.id }).await;
             answer(released, number, row.bps)
         }
-        Judged::New if (&to, &row.class) != (&asked.to, &asked.class) => {
+        Judged::New if is.as_ref() != Some(&way) || row.class != asked.class => {
             let refusal = Refusal::new(
                 Code::TxnIdReused,
                 "the lease of this name is of another class, or leads elsewhere",
@@ -143,8 +162,16 @@ async fn decide(
     }
 }
 
-fn first(note: &LeaseNote, idem: String, asked: LeaseAsk) -> Request {
-    let way = Way::Between { from: note.node.clone(), to: asked.to };
+/// Where a lease with this path is of.
+fn way_of(ledger: &Ledger, path: PathId) -> Option<Way> {
+    if let Some(link) = ledger.one_link(path) {
+        return Some(Way::Link { node: link.node.clone(), port: link.port.clone() });
+    }
+    let path = ledger.path_numbered(path)?;
+    Some(Way::Between { from: path.from_node.clone(), to: path.to_node.clone() })
+}
+
+fn first(note: &LeaseNote, idem: String, way: Way, asked: LeaseAsk) -> Request {
     Request::Reserve(Box::new(Reserve {
         kind: ReservationKind::Lease,
         lifetime_ms: asked.lifetime_ms,

@@ -58,9 +58,21 @@ async fn domain() -> Domain {
 
 /// What is answered to a question: status, number, what it has, and the refusal.
 async fn ask(domain: &Domain, to: &str, number: u64, kbit: u64) -> (u16, u64, u64, Value) {
-    let note = LeaseNote { node: "west".into(), name: "voice/x".into(), number };
+    ask_of(domain, "voice/x", (to, None), number, kbit).await
+}
+
+/// The same of any lease: where it leads, or the port whose link it is of.
+async fn ask_of(
+    domain: &Domain,
+    name: &str,
+    (to, port): (&str, Option<&str>),
+    number: u64,
+    kbit: u64,
+) -> (u16, u64, u64, Value) {
+    let note = LeaseNote { node: "west".into(), name: name.into(), number };
     let asked = LeaseAsk {
         to: to.into(),
+        port: port.map(str::to_owned),
         class: "voice".into(),
         bps: kbit * 1_000,
         number,
@@ -158,7 +170,7 @@ fn the_holder_is_told_what_is_taken_from_a_lease_and_nothing_of_what_it_gives_ba
         let (whole, mut news) = domain.follow("west").await.expect("it leads");
         assert!(whole.exists);
         let link = domain.look(|ledger| ledger.link("west", "wan")).await.expect("it leads").expect("a link");
-        domain.set_rate(link, 1_000_000).await.expect("it leads");
+        domain.set_rate("test", link, 1_000_000).await.expect("it leads");
         let lease = loop {
             let told = news.recv().await.expect("there is news");
             if let News::Node { news: news @ DomainNews::Lease { .. }, .. } = &*told {
@@ -172,5 +184,30 @@ fn the_holder_is_told_what_is_taken_from_a_lease_and_nothing_of_what_it_gives_ba
         while let Ok(news) = news.try_recv() {
             assert!(!matches!(&*news, News::Node { news: DomainNews::Lease { .. }, .. }), "{news:?}");
         }
+    });
+}
+
+#[test]
+fn a_lease_of_one_link_and_leases_over_it_see_each_other() {
+    run(async {
+        let domain = domain().await;
+        let wan = ("", Some("wan"));
+        assert_eq!(ask_of(&domain, "m", wan, 1, 2_000).await, (200, 1, 2_000, Value::Null));
+        let (status, _, has, refusal) = ask(&domain, "east", 1, 1_500).await;
+        assert_eq!(
+            (status, has, &refusal["link"], &refusal["free_bps"]),
+            (422, 0, &json!("west/wan"), &json!(1_000_000))
+        );
+        assert_eq!(ask(&domain, "east", 2, 1_000).await.0, 200);
+        // More is not to be had; what it has it keeps.
+        let (status, number, has, refusal) = ask_of(&domain, "m", wan, 2, 2_500).await;
+        assert_eq!((status, number, has, &refusal["free_bps"]), (422, 2, 2_000, &json!(0)));
+        assert_eq!(ask_of(&domain, "m", ("", Some("up")), 3, 2_000).await.3["code"], "txn_id_reused");
+        assert_eq!(ask_of(&domain, "m", ("east", None), 4, 2_000).await.3["code"], "txn_id_reused");
+        assert_eq!(ask_of(&domain, "n", ("east", Some("wan")), 5, 1).await.3["code"], "malformed");
+        let (status, _, _, refusal) = ask_of(&domain, "n", ("", Some("down")), 6, 1).await;
+        assert_eq!((status, &refusal["code"]), (422, &json!("no_path")));
+        assert_eq!(ask_of(&domain, "m", wan, 7, 0).await, (200, 7, 0, Value::Null));
+        assert_eq!(reserved(&domain).await, 1_000);
     });
 }

@@ -16,7 +16,7 @@ pub(crate) use caller::LOCAL;
 pub use caller::local_client;
 pub use follow::Report;
 pub use leases::{LeaseAsk, LeaseHas};
-pub(crate) use refused::Refused;
+pub(crate) use refused::{Refused, with_refusal};
 pub(crate) use reservations::number;
 pub use seat::Seat;
 pub use shapes::{CreateReservation, ReservationPage, ReservationRow as ShownReservation};
@@ -28,6 +28,7 @@ use crate::socket::ClaimedPath;
 use crate::tls::TlsDoor;
 use crate::{Clients, limits::LimitsPage};
 use axum::extract::{FromRef, State};
+use axum::middleware::map_response;
 use axum::{Json, Router};
 use caller::Viewer;
 use camara::Camara;
@@ -82,7 +83,8 @@ impl ControllerApp {
         let (reports, turns) = Default::default();
         let shared = Shared { seat, reports, turns, gauges: gauges.clone(), camara };
         let camara = camara::routes(&shared);
-        Self { app: all().with_state(shared).merge(camara), gauges }
+        let own = all().with_state(shared).layer(map_response(with_refusal));
+        Self { app: own.merge(camara), gauges }
     }
 
     /// At a claimed path, for root and the own user as administrators, and for other users to see.

@@ -1,7 +1,8 @@
 //! Refusals of a domain as answers.
 
-use crate::refusal::status;
+use crate::refusal::{OneError, status};
 use axum::Json;
+use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use perhop_broker::ledger::Refusal;
@@ -47,6 +48,16 @@ pub(super) fn shown(refusal: &Refusal) -> Value {
         shown.insert("retry_after_ms".into(), json!(refusal.retry_after_ms));
     }
     Value::Object(shown)
+}
+
+/// Says of an answer that is an error of the request itself, or of its body, the same as of a refusal of the domain.
+pub(crate) async fn with_refusal(mut response: Response) -> Response {
+    let Some(error) = response.extensions_mut().remove::<OneError>() else { return response };
+    let retry_after_ms = u32::try_from(error.retry_after_ms).unwrap_or(u32::MAX);
+    let refusal = Refusal { retry_after_ms, ..Refusal::new(error.item.code, error.item.message.clone()) };
+    let mut body = error.body();
+    body["refusal"] = shown(&refusal);
+    response.map(|_| Body::from(body.to_string()))
 }
 
 impl IntoResponse for Refused {

@@ -132,6 +132,7 @@ async fn why(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> R
         let led = s.seat.led()?;
         may(&caller, &wanted)?;
         let (domain, far) = (led.domain.clone(), wanted.far());
+        domain.turn(&caller).await?;
         let mut request = wanted.request();
         // Of other domains nothing is known without reserving there.
         let rests_on = far.as_ref().map(|far| far.domain.clone());

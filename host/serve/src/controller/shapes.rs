@@ -73,7 +73,7 @@ impl CreateReservation {
         }
     }
 
-    pub(super) fn request(self) -> Reserve {
+    pub(crate) fn request(self) -> Reserve {
         let flow = self.flow().text();
         Reserve {
             idem: self.key,
@@ -156,8 +156,9 @@ pub struct ReservationRow {
 impl ReservationRow {
     pub(super) fn of(ledger: &Ledger, row: Row) -> Self {
         let path = ledger.path_numbered(row.path);
-        let end =
-            |of: fn(&perhop_broker::record::PathRow) -> &String| path.map(of).cloned().unwrap_or_default();
+        let end = |of: fn(&perhop_broker::record::PathRow) -> &String| {
+            path.as_deref().map(of).cloned().unwrap_or_default()
+        };
         let flow = Flow::of(&row);
         let far = Note::of(&row).and_then(|note| note.far);
         Self {

@@ -24,6 +24,7 @@ type Answer = oneshot::Sender<Result<Granted, Refusal>>;
 pub(super) enum Question {
     Ledger(Input),
     Ask { client: String, request: Request, done: Answer },
+    Turn { client: String, done: oneshot::Sender<Result<(), Refusal>> },
     Why { client: String, request: Request, done: oneshot::Sender<Result<(), Refusal>> },
     Topology { who: String, topology: Arc<Topology>, done: Answer },
     Client { who: String, change: ClientChange, done: Answer },
@@ -192,6 +193,9 @@ impl Machine for Books {
             Question::Client { who, change, done } => {
                 let ask = self.wait(done, Changes::Clients);
                 Input::Client { ask, who, change }
+            }
+            Question::Turn { client, done } => {
+                return drop(done.send(self.ledger.take_turn(now, &client)));
             }
             Question::Why { client, request, done } => {
                 self.ledger.handle_input(now, Input::Wake);

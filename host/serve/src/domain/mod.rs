@@ -9,7 +9,8 @@ mod machine;
 mod news;
 mod run;
 
-pub use known::{Caller, Credential, Role, token_sha256};
+pub(crate) use known::hex;
+pub use known::{Caller, ClientKind, Credential, Role, token_sha256};
 pub use lease::LeaseNote;
 pub use news::{News, Whole};
 pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
@@ -68,12 +69,13 @@ impl Domain {
         self.put(|done| Question::Client { who, change, done }).await?
     }
 
-    /// A link has this rate now.
+    /// A link has this rate now, as somebody says.
     ///
     /// # Errors
     /// Another instance leads.
-    pub async fn set_rate(&self, link: u64, bps: u64) -> Result<(), Refusal> {
-        self.inlet.send(Question::Ledger(Input::Rate { link, bps })).await.map_err(|_| elsewhere())
+    pub async fn set_rate(&self, who: &str, link: u64, bps: u64) -> Result<(), Refusal> {
+        let who = who.to_owned();
+        self.inlet.send(Question::Ledger(Input::Rate { who, link, bps })).await.map_err(|_| elsewhere())
     }
 
     /// Packets of these classes get these code points from now on, where their reservation says nothing else.
@@ -124,6 +126,18 @@ impl Domain {
     /// Another instance leads.
     pub async fn news(&self) -> Result<broadcast::Receiver<Arc<News>>, Refusal> {
         self.put(Question::News).await
+    }
+
+    /// Counts a question that is none of the ledger's as one of the caller's requests.
+    ///
+    /// # Errors
+    /// It asks more often than it may.
+    pub async fn turn(&self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.per_second.is_none() {
+            return Ok(());
+        }
+        let client = caller.name.to_string();
+        self.put(|done| Question::Turn { client, done }).await?
     }
 
     /// Who shows this; none = nobody who may ask.

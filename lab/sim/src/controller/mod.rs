@@ -23,7 +23,9 @@ use perhop_agent::DomainNews;
 use perhop_broker::flow::{Flow, Packets};
 use perhop_broker::lease;
 use perhop_broker::lease::{Ask, Decision};
-use perhop_broker::ledger::{Granted, Input, Ledger, Output, Refusal, Request, Reserve, Settings, Told, Way};
+use perhop_broker::ledger::{
+    DOMAIN, Granted, Input, Ledger, Output, Refusal, Request, Reserve, Settings, Told, Way,
+};
 use perhop_broker::nodes::Nodes;
 use perhop_broker::peer::{self, Envelope, Far};
 use perhop_broker::record::{ClientRow, ReservationId, Snapshot};
@@ -345,7 +347,10 @@ impl Controller {
         let State::Here(ledger) = &self.state else { return };
         let rates = self.rates.iter();
         let told: Vec<Input> = rates
-            .filter_map(|((node, port), bps)| Some(Input::Rate { link: ledger.link(node, port)?, bps: *bps }))
+            .filter_map(|((node, port), bps)| {
+                let (who, link) = (DOMAIN.to_owned(), ledger.link(node, port)?);
+                Some(Input::Rate { who, link, bps: *bps })
+            })
             .collect();
         told.into_iter().for_each(|input| self.tell(now, input));
     }

@@ -5,7 +5,7 @@ use super::super::caller::known;
 use super::problem::Problem;
 use super::settings::{CamaraSettings, Scope};
 use crate::body::Received;
-use crate::domain::Caller;
+use crate::domain::{Caller, ClientKind};
 use crate::limits::Permit;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -34,7 +34,7 @@ impl FromRequestParts<Shared> for Asker {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        let caller = known(parts, &shared.seat)?;
+        let caller = known(parts, &shared.seat, &[ClientKind::Camara, ClientKind::Http])?;
         shared.camara.take(&caller).map_err(Problem::too_often)?;
         Ok(Self { name: Arc::clone(&caller.name), caller, settings: shared.camara.settings() })
     }
