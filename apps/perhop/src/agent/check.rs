@@ -19,5 +19,5 @@ pub struct CheckArgs {
 /// # Errors
 /// A file cannot be read or is wrong.
 pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
-    file_check::check(&args.files, |path| super::read(path).map(|_| "good".to_owned()))
+    file_check::check(&args.files, |path| super::file::read(path).map(|_| "good".to_owned()))
 }

@@ -1,23 +1,30 @@
 //! What is decided beside the router: the machine's driver. What it keeps is in a journal before anybody is answered.
 
-use super::ask::Asker;
+use super::ask::{Asker, Decided};
+use super::file::LiveFile;
+use crate::controller::told;
 use crate::error::AppError;
 use crate::output::progress;
 use perhop_agent::{DomainNews, Input};
 use perhop_bandwidth::{ControllerSettings, LeaseSettings};
-use perhop_broker::lease::{InRouter, Input as OfLease};
+use perhop_broker::lease::{Ask, Decision, InRouter, Input as OfLease, LeaseId};
 use perhop_drive::{Inlet, RuntimeTimer, Timer};
 use perhop_io::clock;
+use perhop_serve::controller::{LeaseAsk, LeaseHas};
+use perhop_serve::cops::{Decides, LocalDecisions};
 use perhop_serve::decisions::{
     DecidedClass, DecidedHere, Decider, Decisions, DecisionsApp, Keep, Question, Wish,
 };
 use perhop_serve::{Limits, claim_at, decisions_path};
 use perhop_store::{Entry, Journal};
 use perhop_units::Instant;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
 /// Questions that wait to be decided at most, and as many are kept with one write.
 const WAITING: usize = 1_024;
@@ -34,6 +41,35 @@ pub struct Deciding {
     pub news: mpsc::Sender<DomainNews>,
     /// Takes the socket of the router once it is known: beside it is the door.
     pub found: oneshot::Sender<PathBuf>,
+    /// Doors for COPS.
+    pub doors: Doors,
+}
+
+/// Doors for COPS that are open.
+pub struct Doors {
+    stop: watch::Sender<bool>,
+    serving: JoinSet<()>,
+}
+
+impl Doors {
+    /// Opens them all.
+    fn open(file: &LiveFile, decisions: &Decisions) -> Result<Self, AppError> {
+        let (decisions, clients) = (decisions.clone(), Arc::new(file.clients.clone()));
+        let decides: Arc<dyn Decides> = Arc::new(LocalDecisions { decisions, clients });
+        let (stop, mut serving) = (watch::Sender::new(false), JoinSet::new());
+        for cops in &file.cops {
+            let (door, what) = cops.open(Arc::clone(&decides), &mut Vec::new())?;
+            progress(what);
+            serving.spawn(door.run(told(stop.subscribe())));
+        }
+        Ok(Self { stop, serving })
+    }
+
+    /// Tells clients that they are closed. What was admitted stands.
+    pub async fn close(self) {
+        self.stop.send_replace(true);
+        self.serving.join_all().await;
+    }
 }
 
 /// Opens the journal, goes on from there, and decides until the agent is over. `first` is above the number of every question before.
@@ -43,12 +79,12 @@ pub struct Deciding {
 pub async fn start(
     leases: &LeaseSettings,
     controller: &ControllerSettings,
-    file: &Path,
+    (path, file): (&Path, &LiveFile),
     inlet: Inlet<Input>,
     first: u64,
 ) -> Result<Deciding, AppError> {
-    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-    let own = || file.with_extension("journal");
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let own = || path.with_extension("journal");
     let path = leases.journal.as_ref().map_or_else(own, |name| folder.join(name));
     let unusable = |source| AppError::Journal { path: path.clone(), source };
     let mut journal = Journal::open(&path, Default::default()).await.map_err(unusable)?;
@@ -64,15 +100,17 @@ pub async fn start(
     let (now, day) = (clock::monotonic(), clock::real_minus_monotonic());
     let decider = Decider::new(here, first, day, now, kept).map_err(AppError::Leases)?;
     let (in_router, answers) = mpsc::unbounded_channel();
-    let (news, told) = mpsc::channel(NEWS);
+    let (news, heard) = mpsc::channel(NEWS);
     let (found, router) = oneshot::channel();
     let (decisions, questions) = Decisions::new(WAITING);
-    let app = DecisionsApp::new(decisions, Limits::default());
+    let doors = Doors::open(file, &decisions)?;
+    let app = DecisionsApp::new(decisions.clone(), Limits::default());
     tokio::spawn(door(router, app));
     let (asker, decided) = Asker::new(controller.clone(), folder);
-    let driver = Driver { decider, journal, path, inlet, asker };
-    tokio::spawn(driver.run(questions, told, answers, decided));
-    Ok(Deciding { in_router, news, found })
+    let asked = BTreeMap::new();
+    let driver = Driver { decider, journal, path, inlet, asker, asked, decisions };
+    tokio::spawn(driver.run(questions, heard, answers, decided));
+    Ok(Deciding { in_router, news, found, doors })
 }
 
 struct Driver {
@@ -81,6 +119,9 @@ struct Driver {
     path: PathBuf,
     inlet: Inlet<Input>,
     asker: Asker,
+    /// Leases that are being asked about, by name.
+    asked: BTreeMap<String, LeaseId>,
+    decisions: Decisions,
 }
 
 impl Driver {
@@ -89,7 +130,7 @@ impl Driver {
         mut questions: mpsc::Receiver<Question>,
         mut news: mpsc::Receiver<DomainNews>,
         mut in_router: mpsc::UnboundedReceiver<InRouter>,
-        mut decided: mpsc::Receiver<super::ask::Decided>,
+        mut decided: mpsc::Receiver<Decided>,
     ) {
         loop {
             if self.carry_out().await.is_none() {
@@ -101,7 +142,7 @@ impl Driver {
                 Some(news) = news.recv() => self.of_domain(news).map(Question::Lease),
                 Some(answer) = in_router.recv() => Some(Question::Lease(answer.into())),
                 Some(decided) = decided.recv() => {
-                    self.asker.done(decided).map(|decision| Question::Lease(OfLease::Decision(decision)))
+                    self.decided(decided).map(|decision| Question::Lease(OfLease::Decision(decision)))
                 }
                 () = RuntimeTimer.until(due) => Some(Question::Lease(OfLease::Tick)),
             };
@@ -112,6 +153,30 @@ impl Driver {
                 self.decider.handle_input(clock::monotonic(), question);
             }
         }
+    }
+
+    fn ask(&mut self, name: String, ask: Ask) {
+        let Ask { lease, number, bps, lifetime } = ask;
+        let body = LeaseAsk {
+            to: lease.to.clone().unwrap_or_default(),
+            port: None,
+            class: lease.class.clone(),
+            bps,
+            number,
+            lifetime_ms: Some(lifetime.as_nanos() / 1_000_000),
+        };
+        self.asked.insert(name.clone(), lease);
+        self.asker.ask(name, body);
+    }
+
+    fn decided(&mut self, decided: Decided) -> Option<Decision> {
+        let (name, (LeaseHas { number, bps: has }, refused)) = self.asker.done(decided)?;
+        let lease = if self.asker.is_asking(&name) {
+            self.asked.get(&name)?.clone()
+        } else {
+            self.asked.remove(&name)?
+        };
+        Some(Decision { lease, number, has, refused })
     }
 
     fn of_domain(&self, news: DomainNews) -> Option<OfLease> {
@@ -141,7 +206,7 @@ impl Driver {
         }
         while let Some(wish) = self.decider.poll_wish() {
             match wish {
-                Wish::Ask(name, ask) => self.asker.ask(name, ask),
+                Wish::Ask(name, ask) => self.ask(name, ask),
                 Wish::Want { class, number, bps } => {
                     self.inlet.send(Input::Leased { class, number, bps }).await.ok()?;
                 }
@@ -149,6 +214,7 @@ impl Driver {
                 // Who has gone away is not answered.
                 Wish::Answer(done, result) => drop(done.send(*result)),
                 Wish::Released(done) => drop(done.send(Ok(()))),
+                Wish::Gone(id, code) => self.decisions.tell_gone(id, code),
             }
         }
         Some(())

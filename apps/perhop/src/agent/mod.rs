@@ -6,6 +6,7 @@ mod check;
 mod decide;
 mod domain;
 mod driver;
+mod file;
 mod finder;
 mod link;
 mod listen;
@@ -17,12 +18,7 @@ mod words;
 pub use listen::clear_dead;
 
 use crate::error::{AppError, Verdict};
-use crate::output::progress;
-use crate::text_file::read_text;
 use clap::Subcommand;
-use perhop_bandwidth::AgentFile;
-use perhop_config::MAX_FILE_BYTES;
-use std::path::Path;
 
 /// Subcommands of `perhop agent`.
 #[derive(Debug, Subcommand)]
@@ -50,17 +46,4 @@ impl AgentCommand {
             Self::Replay(args) => replay::run(&args),
         }
     }
-}
-
-/// Reads an agent's file and prints what is to be said about it.
-fn read(path: &Path) -> Result<AgentFile, AppError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
-    let (file, diagnostics) = AgentFile::read(&path.to_string_lossy(), &text);
-    for diagnostic in diagnostics.sorted() {
-        progress(diagnostic);
-    }
-    for advice in file.iter().flat_map(AgentFile::advice) {
-        progress(format_args!("{}: {advice}", path.display()));
-    }
-    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
 }

@@ -26,7 +26,7 @@ pub struct ReplayArgs {
 /// # Errors
 /// A file cannot be read or is wrong.
 pub fn run(args: &ReplayArgs) -> Result<Verdict, AppError> {
-    let file = super::read(&args.file)?;
+    let file = super::file::read(&args.file)?.agent;
     let record =
         File::open(&args.record).map_err(|source| AppError::Read { path: args.record.clone(), source })?;
     let (mut out, mut printed) = (Stdout::new(), Ok(()));

@@ -121,7 +121,8 @@ fn controller(root: &mut TableReader<'_>, folder: &Path) -> (String, String) {
     (name.map_or_else(|| "domain".to_owned(), |n| n.value), database.map_or_else(own, |d| d.value))
 }
 
-fn doors<T>(
+/// Addresses of a kind, each a table.
+pub fn doors<T>(
     root: &mut TableReader<'_>,
     key: &'static str,
     read: impl Fn(&mut TableReader<'_>) -> Option<T>,
@@ -139,7 +140,8 @@ fn doors<T>(
     tables.into_iter().filter_map(read).collect()
 }
 
-fn cops(table: &mut TableReader<'_>, folder: &Path) -> Option<Cops> {
+/// A door for COPS.
+pub fn cops(table: &mut TableReader<'_>, folder: &Path) -> Option<Cops> {
     let listen = listen(table, folder, "127.0.0.1:3288");
     let client_type = table.integer("client_type", PRIVATE).and_then(|n| u16::try_from(n.value).ok());
     let client_type = client_type.map_or(DEFAULT_CLIENT_TYPE, ClientType);

@@ -8,6 +8,9 @@ mod lead;
 mod peers;
 mod run;
 
+pub use file::{Cops, cops, doors};
+pub use run::told;
+
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
 use thiserror::Error;

@@ -9,7 +9,7 @@ use clap::Args;
 use perhop_routerfile::{LogFormat, LogLevel, LogSettings};
 use perhop_serve::controller::camara::Camara;
 use perhop_serve::controller::{ControllerApp, Seat};
-use perhop_serve::cops::{CopsDoor, CopsSettings, LedDomain};
+use perhop_serve::cops::{CopsDoor, CopsSettings, Decides, LedDomain};
 use perhop_serve::{Limits, Server, TlsDoor, claim_controller};
 use perhop_store::Store;
 use std::path::PathBuf;
@@ -89,7 +89,8 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         for listen in &file.listeners {
             doors.push(open(&app, listen, &mut secured)?);
         }
-        let open = |cops| open_cops(&seat, cops, &mut secured);
+        let led: Arc<dyn Decides> = Arc::new(LedDomain(seat.clone()));
+        let open = |cops| open_cops(&led, cops, &mut secured);
         let cops = file.cops.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let instance = format!("{}:{}", host_name(), claimed.path.display());
         let (stop, stopped) = watch::channel(false);
@@ -151,16 +152,33 @@ fn open(app: &ControllerApp, listen: &Listen, all: &mut Vec<TlsDoor>) -> Result<
     Ok(server)
 }
 
-fn open_cops(seat: &Seat, cops: &Cops, all: &mut Vec<TlsDoor>) -> Result<CopsDoor, AppError> {
-    let tls = secured(&cops.listen, all)?;
-    let secured = if tls.is_some() { "with TLS" } else { "in the clear" };
-    let settings = CopsSettings { client_type: cops.client_type, tls, other: cops.other };
-    let door = CopsDoor::on(cops.listen.address, settings, Arc::new(LedDomain(seat.clone())))?;
-    info!("listening for COPS {secured} at {}", door.address().unwrap_or(cops.listen.address));
+fn open_cops(led: &Arc<dyn Decides>, cops: &Cops, all: &mut Vec<TlsDoor>) -> Result<CopsDoor, AppError> {
+    let (door, what) = cops.open(Arc::clone(led), all)?;
+    info!("{what}");
     Ok(door)
 }
 
-async fn told(mut stop: watch::Receiver<bool>) {
+impl Cops {
+    /// Opens the door for those who ask whoever decides; and says where it is. If it has certificates, it is put to `all` of these.
+    ///
+    /// # Errors
+    /// The certificates, or the operating system's.
+    pub fn open(
+        &self,
+        decides: Arc<dyn Decides>,
+        all: &mut Vec<TlsDoor>,
+    ) -> Result<(CopsDoor, String), AppError> {
+        let tls = secured(&self.listen, all)?;
+        let secured = if tls.is_some() { "with TLS" } else { "in the clear" };
+        let settings = CopsSettings { client_type: self.client_type, tls, other: self.other };
+        let door = CopsDoor::on(self.listen.address, settings, decides)?;
+        let at = door.address().unwrap_or(self.listen.address);
+        Ok((door, format!("listening for COPS {secured} at {at}")))
+    }
+}
+
+/// Resolves when that is said.
+pub async fn told(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

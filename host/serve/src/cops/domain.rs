@@ -3,7 +3,7 @@
 use super::decides::{Changed, Decides, Deciding, Standing};
 use super::wanted;
 use crate::controller::Seat;
-use crate::domain::{Caller, Credential, Domain, News, Role};
+use crate::domain::{Caller, ClientKind, Credential, Domain, News, Role};
 use futures_util::StreamExt;
 use perhop_broker::ledger::{Granted, Held, Refusal, Request, Reserve, Told, Way};
 use perhop_broker::record::{ReservationId, ReservationRow};
@@ -139,7 +139,7 @@ impl Decides for LedDomain {
             None => domain.unsecured(pep.as_str()),
         };
         let unknown = || Refusal::new(Code::Unauthenticated, "no client of the domain is known by this");
-        let Caller { name, role, .. } = caller.ok_or_else(unknown)?;
+        let Caller { name, role, .. } = caller.ok_or_else(unknown)?.of_kind(&[ClientKind::Cops])?;
         if *name != *pep.as_str() {
             let why = format!("the certificate is of client {name}");
             return Err(Refusal::new(Code::Unauthenticated, why));

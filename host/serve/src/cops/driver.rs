@@ -362,6 +362,7 @@ impl Driver {
             Code::NoCapacity => "a link on its path lost rate",
             Code::Preempted => "given up for something more important",
             Code::Forbidden => "released by an operator",
+            Code::BackendFailed => "its lease ran out without the controller",
             _ => "its life has ended",
         };
         self.tell(peer, handle, On::Change, grant.tag, &Told::Refused(Box::new(Nack::new(code, why))));

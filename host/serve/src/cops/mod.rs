@@ -1,8 +1,8 @@
 //! COPS-DRA over sockets: a door where clients of a domain ask for reservations, and the end that asks.
 //!
 //! ```text
-//!  client ──TCP──► carrier ──► driver: Pdp ──► Decides: the domain that is led here
-//!                  (a task a      (one task a door)
+//!  client ──TCP──► carrier ──► driver: Pdp ──► Decides: the domain that is led here,
+//!                  (a task a      (one task a door)      or what is decided beside a router
 //!                   connection)
 //! ```
 //!
@@ -28,6 +28,9 @@ mod decides;
 mod domain;
 mod door;
 mod driver;
+mod local;
+#[cfg(test)]
+mod local_tests;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -38,5 +41,6 @@ pub use client::{ClientTls, CopsClient};
 pub use decides::{Changed, Decides, Deciding, Standing};
 pub use domain::LedDomain;
 pub use door::{CopsDoor, CopsSettings};
+pub use local::LocalDecisions;
 pub use perhop_cops::pep::Notice;
 pub use wanted::packets;

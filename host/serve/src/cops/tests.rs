@@ -99,21 +99,7 @@ impl World {
     }
 
     fn client(&self, name: &str) -> (CopsClient, mpsc::Receiver<Notice>) {
-        self.client_of(name, vec![self.address])
-    }
-
-    fn client_of(&self, name: &str, servers: Vec<SocketAddr>) -> (CopsClient, mpsc::Receiver<Notice>) {
-        let config = Config {
-            id: PepId::new(name).expect("a name"),
-            servers,
-            clients: vec![Client { client_type: TYPE, client_si: None }],
-            security: Security::None,
-            patience: Duration::from_secs(10),
-            keep: Duration::from_secs(60),
-            retry: (Duration::from_millis(10), Duration::from_millis(50)),
-            max_requests: 100,
-        };
-        CopsClient::start(config, None, 7)
+        client(name, self.address)
     }
 
     /// Keys and rates of all reservations.
@@ -136,7 +122,21 @@ impl World {
     }
 }
 
-fn wanted(bps: u64) -> Reservation {
+pub(super) fn client(name: &str, server: SocketAddr) -> (CopsClient, mpsc::Receiver<Notice>) {
+    let config = Config {
+        id: PepId::new(name).expect("a name"),
+        servers: vec![server],
+        clients: vec![Client { client_type: TYPE, client_si: None }],
+        security: Security::None,
+        patience: Duration::from_secs(10),
+        keep: Duration::from_secs(60),
+        retry: (Duration::from_millis(10), Duration::from_millis(50)),
+        max_requests: 100,
+    };
+    CopsClient::start(config, None, 7)
+}
+
+pub(super) fn wanted(bps: u64) -> Reservation {
     let amount = Amount { rate_bps: bps, burst_bytes: 0, peak_bps: 0, max_packet: 0, min_policed: 0 };
     Reservation {
         class: Some(ServiceClass { number: 0, dscp: None, name: "voice".into() }),
@@ -146,13 +146,13 @@ fn wanted(bps: u64) -> Reservation {
     }
 }
 
-async fn ask(client: &CopsClient, handle: u64, wanted: &Reservation) {
+pub(super) async fn ask(client: &CopsClient, handle: u64, wanted: &Reservation) {
     let tag = Tag { txn: handle, epoch: 1 };
     client.ask(TYPE, dra::ask(handle.into(), tag, wanted).expect("short")).await;
 }
 
 /// The next decision.
-async fn told(notices: &mut mpsc::Receiver<Notice>) -> Told {
+pub(super) async fn told(notices: &mut mpsc::Receiver<Notice>) -> Told {
     loop {
         let next = tokio::time::timeout(std::time::Duration::from_secs(20), notices.recv());
         match next.await.expect("something happens").expect("it goes on") {
@@ -165,14 +165,14 @@ async fn told(notices: &mut mpsc::Receiver<Notice>) -> Told {
     }
 }
 
-fn granted(told: Told) -> u64 {
+pub(super) fn granted(told: Told) -> u64 {
     match told {
         Told::Granted(granted) => granted.reservation.expect("it says how much").rate_bps,
         other => panic!("{other:?}"),
     }
 }
 
-fn refused(told: Told) -> perhop_tcapi::wire::Refusal {
+pub(super) fn refused(told: Told) -> perhop_tcapi::wire::Refusal {
     match told {
         Told::Refused(refusal) => *refusal,
         other => panic!("{other:?}"),

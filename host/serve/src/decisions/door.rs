@@ -3,7 +3,9 @@
 use super::Decisions;
 use crate::Clients;
 use crate::body::Received;
-use crate::controller::{CreateReservation, LOCAL, Refused, ReservationPage, ShownReservation, number};
+use crate::controller::{
+    CreateReservation, LOCAL, Refused, ReservationPage, ShownReservation, number, with_refusal,
+};
 use crate::endpoints::{Endpoints, endpoints, in_range, parameters};
 use crate::limits::{Gauges, Limits};
 use crate::listener::Peer;
@@ -13,6 +15,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use perhop_model::Role;
@@ -59,7 +62,8 @@ impl DecisionsApp {
     pub fn new(decisions: Decisions, limits: Limits) -> Self {
         let gauges = Gauges::new(limits);
         let all: Endpoints<Shared> = endpoints!(Document: create, list, release);
-        Self { app: all.with_state(Shared { decisions, gauges: gauges.clone() }), gauges }
+        let app = all.with_state(Shared { decisions, gauges: gauges.clone() });
+        Self { app: app.layer(map_response(with_refusal)), gauges }
     }
 
     /// At a claimed path: root and the own user may reserve, others see.

@@ -7,7 +7,7 @@ use perhop_broker::lease::{
     End, FlowAsk, FlowId, FlowRow, Input, LeaseRow, Leases, Output, Row, SettingsError, Snapshot,
 };
 use perhop_broker::ledger::{MOST_KEY, Refusal};
-use perhop_broker::record::{ReservationKind, ReservationState};
+use perhop_broker::record::{ReservationId, ReservationKind, ReservationState};
 use perhop_model::Name;
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
@@ -28,8 +28,19 @@ const LAST: &str = "last";
 struct Call {
     id: u64,
     wanted: CreateReservation,
+    /// Of what was asked for last.
+    version: u64,
+    /// What that asks for in place of what is wanted, while it is not decided.
+    changing: Option<CreateReservation>,
     created_ms: u64,
     expires: Instant,
+}
+
+impl Call {
+    /// What it is to be if what waits is admitted.
+    fn next(&self) -> &CreateReservation {
+        self.changing.as_ref().unwrap_or(&self.wanted)
+    }
 }
 
 /// A flow as it is kept.
@@ -50,7 +61,8 @@ pub struct Decider {
     day: u64,
     calls: BTreeMap<FlowId, Call>,
     ids: BTreeMap<u64, FlowId>,
-    waiting: BTreeMap<FlowId, Vec<Waiter>>,
+    /// With the version that each waits for.
+    waiting: BTreeMap<FlowId, Vec<(u64, Waiter)>>,
     releasing: BTreeMap<FlowId, Vec<oneshot::Sender<Result<(), Refusal>>>>,
     last: u64,
     kept: Vec<Keep>,
@@ -88,7 +100,8 @@ impl Decider {
         for KeptCall { id, created_ms, wanted, row } in calls {
             let row = FlowRow { expires: from_day(row.expires), ..row };
             last = last.max(id);
-            by_flow.insert(row.flow.clone(), Call { id, wanted, created_ms, expires: row.expires });
+            let (version, changing, expires) = (row.version, None, row.expires);
+            by_flow.insert(row.flow.clone(), Call { id, wanted, version, changing, created_ms, expires });
             snapshot.flows.push(row);
         }
         let leases = Leases::restore(here.leases.clone(), first, now, snapshot)?;
@@ -114,22 +127,26 @@ impl Decider {
     pub fn handle_input(&mut self, now: Instant, question: Question) {
         let input = match question {
             Question::Lease(input) => input,
-            Question::Reserve { owner, wanted, done } => match self.ask(now, owner, *wanted) {
-                Ok(ask) => {
-                    self.waiting.entry(ask.flow.clone()).or_default().push(done);
-                    Input::Flow(ask)
+            Question::Reserve { owner, wanted, changes, done } => {
+                match self.ask(now, owner, *wanted, changes) {
+                    Ok(ask) => self.wait(ask, done),
+                    Err(refusal) => return self.wishes.push_back(Wish::Answer(done, Box::new(Err(refusal)))),
                 }
-                Err(refusal) => return self.wishes.push_back(Wish::Answer(done, Box::new(Err(refusal)))),
-            },
-            Question::Release { owner, id, done } => {
-                let flow = self.ids.get(&id).filter(|flow| owner.is_none_or(|owner| owner == flow.owner));
-                let Some(flow) = flow.cloned() else {
-                    let refusal = Refusal::new(Code::NotFound, format!("there is no reservation {id}"));
-                    return drop(done.send(Err(refusal)));
-                };
-                self.releasing.entry(flow.clone()).or_default().push(done);
-                Input::Release(flow)
             }
+            Question::Renew { owner, id, lifetime_ms, done } => {
+                match self.renewed(Some(&owner), id, lifetime_ms) {
+                    Ok(ask) => self.wait(ask, done),
+                    Err(refusal) => return self.wishes.push_back(Wish::Answer(done, Box::new(Err(refusal)))),
+                }
+            }
+            Question::Release { owner, id, done } => match self.numbered(owner.as_deref(), id).cloned() {
+                Ok(flow) => {
+                    self.releasing.entry(flow.clone()).or_default().push(done);
+                    Input::Release(flow)
+                }
+                Err(refusal) => return drop(done.send(Err(refusal))),
+            },
+            Question::Owned { owner, begin, done } => return drop(done.send(self.owned(owner, &begin))),
             Question::List(done) => return drop(done.send(self.list())),
         };
         self.leases.handle_input(now, input);
@@ -159,8 +176,48 @@ impl Decider {
         Some(Input::Reduced(decision))
     }
 
-    /// A request, if it is one that can be decided here.
-    fn ask(&mut self, now: Instant, owner: String, wanted: CreateReservation) -> Result<FlowAsk, Refusal> {
+    /// Has whoever asks answered when that is decided.
+    fn wait(&mut self, ask: FlowAsk, done: Waiter) -> Input {
+        self.waiting.entry(ask.flow.clone()).or_default().push((ask.version, done));
+        Input::Flow(ask)
+    }
+
+    /// The flow of a number, if it is this owner's; none = whosever it is.
+    fn numbered(&self, owner: Option<&str>, id: ReservationId) -> Result<&FlowId, Refusal> {
+        let flow = self.ids.get(&id).filter(|flow| owner.is_none_or(|owner| owner == flow.owner));
+        flow.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no reservation {id}")))
+    }
+
+    fn owned(&self, owner: String, begin: &str) -> Vec<(ReservationId, String)> {
+        let first = FlowId { owner: owner.clone(), idem: begin.to_owned() };
+        let own = self.calls.range(first..).take_while(|(flow, _)| flow.owner == owner);
+        let meant = own.take_while(|(flow, _)| flow.idem.starts_with(begin));
+        meant.map(|(flow, call)| (call.id, flow.idem.clone())).collect()
+    }
+
+    /// The question by which a flow lives on.
+    fn renewed(
+        &self,
+        owner: Option<&str>,
+        id: ReservationId,
+        lifetime_ms: Option<u64>,
+    ) -> Result<FlowAsk, Refusal> {
+        let flow = self.numbered(owner, id)?.clone();
+        let call = self.calls.get(&flow).ok_or_else(|| Refusal::new(Code::NotFound, "it is gone"))?;
+        let wanted = call.next();
+        let lifetime = life(lifetime_ms.or(wanted.lifetime_ms))?;
+        let (class, to) = (wanted.class.clone(), Some(wanted.to.clone()));
+        Ok(FlowAsk { flow, version: call.version, class, to, bps: wanted.bps, lifetime })
+    }
+
+    /// A request, if it is one that can be decided here. Where it `changes`, one that its key has already is to be as this.
+    fn ask(
+        &mut self,
+        now: Instant,
+        owner: String,
+        wanted: CreateReservation,
+        changes: bool,
+    ) -> Result<FlowAsk, Refusal> {
         let refused = |code, why: String| Err(Refusal::new(code, why));
         if wanted.from != self.here.node {
             return refused(
@@ -188,26 +245,33 @@ impl Decider {
             return refused(Code::OutOfRange, "a key has 1 to 255 octets, and no control characters".into());
         }
         wanted.flow().check().map_err(|why| Refusal::new(Code::OutOfRange, why.to_string()))?;
-        let lifetime_ms = wanted.lifetime_ms.unwrap_or(LIVES[0]);
-        if !(1..=LIVES[1]).contains(&lifetime_ms) {
-            return refused(Code::OutOfRange, format!("a life is not from 1 to {} ms", LIVES[1]));
-        }
+        let lifetime = life(wanted.lifetime_ms)?;
         let flow = FlowId { owner, idem: key.clone() };
         let (class, to, bps) = (wanted.class.clone(), Some(wanted.to.clone()), wanted.bps);
-        match self.calls.get(&flow) {
-            Some(call) if call.wanted != wanted => {
+        let version = match self.calls.get_mut(&flow) {
+            Some(call) if *call.next() == wanted => call.version,
+            Some(_) if !changes => {
                 return refused(Code::TxnIdReused, "this key was used for another reservation".into());
             }
-            Some(_) => {}
+            Some(call) if (&call.wanted.class, &call.wanted.to) != (&wanted.class, &wanted.to) => {
+                let why = "a reservation keeps its class, nodes and directions: ask by another handle";
+                return refused(Code::TxnIdReused, why.into());
+            }
+            Some(call) => {
+                call.version += 1;
+                call.changing = Some(wanted);
+                call.version
+            }
             None => {
                 self.last += 1;
-                let created_ms = (now.0.saturating_add(self.day)) / 1_000_000;
-                let call = Call { id: self.last, wanted, created_ms, expires: now };
+                let (version, created_ms) = (1, now.0.saturating_add(self.day) / 1_000_000);
+                let call = Call { id: self.last, wanted, version, changing: None, created_ms, expires: now };
                 self.ids.insert(self.last, flow.clone());
                 self.calls.insert(flow.clone(), call);
+                version
             }
-        }
-        Ok(FlowAsk { flow, version: 1, class, to, bps, lifetime: Duration::from_millis(lifetime_ms) })
+        };
+        Ok(FlowAsk { flow, version, class, to, bps, lifetime })
     }
 
     fn collect(&mut self, now: Instant) {
@@ -220,15 +284,14 @@ impl Decider {
                 Output::Want { class, number, bps } => {
                     self.wishes.push_back(Wish::Want { class, number, bps })
                 }
-                Output::Answer { flow, result, .. } => self.answered(now, &flow, result),
+                Output::Answer { flow, version, result } => self.answered(now, &flow, version, result),
                 Output::Released(flow) => {
-                    self.gone(&flow);
+                    self.gone(&flow, Code::Forbidden);
                     let done = self.releasing.remove(&flow).unwrap_or_default();
                     self.wishes.extend(done.into_iter().map(Wish::Released));
-                    self.answer(&flow, &Err(Refusal::new(Code::NotFound, "it was released meanwhile")));
+                    self.answer_all(&flow, &Refusal::new(Code::NotFound, "it was released meanwhile"));
                 }
                 Output::Ended(flow, why) => {
-                    self.gone(&flow);
                     let (code, why) = match why {
                         End::Expired => (Code::Timeout, "its life has ended"),
                         End::LeaseExpired => {
@@ -236,7 +299,8 @@ impl Decider {
                         }
                         End::Preempted => (Code::Preempted, "the domain has taken its lease back"),
                     };
-                    self.answer(&flow, &Err(Refusal::new(code, why)));
+                    self.gone(&flow, code);
+                    self.answer_all(&flow, &Refusal::new(code, why));
                 }
             }
         }
@@ -255,6 +319,14 @@ impl Decider {
             Row::Flow(row) => {
                 let Some(call) = self.calls.get_mut(&row.flow) else { return };
                 call.expires = row.expires;
+                // A change counts from when it is admitted.
+                if let Some(wanted) = call.changing.take_if(|_| row.version == call.version) {
+                    let before = std::mem::replace(&mut call.wanted, wanted);
+                    if !before.packets.is_empty() && call.wanted.packets.is_empty() {
+                        let id = DECIDED_HERE | call.id;
+                        self.wishes.push_back(Wish::News(DomainNews::FlowGone { id }));
+                    }
+                }
                 let (id, created_ms, wanted) = (call.id, call.created_ms, call.wanted.clone());
                 let name = of_flow(&row.flow);
                 let row = FlowRow { expires: to_day(row.expires), ..row };
@@ -267,28 +339,49 @@ impl Decider {
         self.kept.push(Keep { name, value });
     }
 
-    fn answered(&mut self, now: Instant, flow: &FlowId, result: Result<(), perhop_broker::lease::Refusal>) {
+    fn answered(
+        &mut self,
+        now: Instant,
+        flow: &FlowId,
+        version: u64,
+        result: Result<(), perhop_broker::lease::Refusal>,
+    ) {
         match result {
             Ok(()) => {
                 self.tell_router(now, flow);
                 if let Some(row) = self.row(flow) {
-                    self.answer(flow, &Ok(row));
+                    self.answer(flow, version, &Ok(row));
                 }
             }
             Err(refusal) => {
-                if self.leases.flow(flow).is_none()
-                    && let Some(call) = self.calls.remove(flow)
-                {
-                    self.ids.remove(&call.id);
+                // What was asked for in place of this is another matter.
+                if let Some(call) = self.calls.get_mut(flow).filter(|call| call.version == version) {
+                    call.changing = None;
+                    let id = call.id;
+                    if self.leases.flow(flow).is_none() {
+                        self.calls.remove(flow);
+                        self.ids.remove(&id);
+                    }
                 }
-                self.answer(flow, &Err(in_words(refusal)));
+                self.answer(flow, version, &Err(in_words(refusal)));
             }
         }
     }
 
-    fn answer(&mut self, flow: &FlowId, result: &Result<ShownReservation, Refusal>) {
+    /// Answers those who wait for a version.
+    fn answer(&mut self, flow: &FlowId, version: u64, result: &Result<ShownReservation, Refusal>) {
+        let Some(waiting) = self.waiting.get_mut(flow) else { return };
+        let answered = waiting.extract_if(.., |(of, _)| *of == version);
+        let answers = answered.map(|(_, done)| Wish::Answer(done, Box::new(result.clone())));
+        self.wishes.extend(answers);
+        if waiting.is_empty() {
+            self.waiting.remove(flow);
+        }
+    }
+
+    fn answer_all(&mut self, flow: &FlowId, refusal: &Refusal) {
         let waiting = self.waiting.remove(flow).unwrap_or_default();
-        let answers = waiting.into_iter().map(|done| Wish::Answer(done, Box::new(result.clone())));
+        let answers = waiting.into_iter().map(|(_, done)| Wish::Answer(done, Box::new(Err(refusal.clone()))));
         self.wishes.extend(answers);
     }
 
@@ -311,9 +404,10 @@ impl Decider {
         })));
     }
 
-    fn gone(&mut self, flow: &FlowId) {
+    fn gone(&mut self, flow: &FlowId, code: Code) {
         let Some(call) = self.calls.remove(flow) else { return };
         self.ids.remove(&call.id);
+        self.wishes.push_back(Wish::Gone(call.id, code));
         if !call.wanted.packets.is_empty() {
             self.wishes.push_back(Wish::News(DomainNews::FlowGone { id: DECIDED_HERE | call.id }));
         }
@@ -346,6 +440,13 @@ impl Decider {
     fn list(&self) -> Vec<ShownReservation> {
         self.ids.values().filter_map(|flow| self.row(flow)).collect()
     }
+}
+
+/// A life that is asked for.
+fn life(ms: Option<u64>) -> Result<Duration, Refusal> {
+    let ms = ms.unwrap_or(LIVES[0]);
+    let wrong = || Refusal::new(Code::OutOfRange, format!("a life is not from 1 to {} ms", LIVES[1]));
+    (1..=LIVES[1]).contains(&ms).then(|| Duration::from_millis(ms)).ok_or_else(wrong)
 }
 
 /// The refusal as interfaces show it.

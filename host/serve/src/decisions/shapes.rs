@@ -4,6 +4,8 @@ use crate::controller::{CreateReservation, ShownReservation};
 use perhop_agent::DomainNews;
 use perhop_broker::lease::{Ask, Input, LeaseId, Settings};
 use perhop_broker::ledger::Refusal;
+use perhop_broker::record::ReservationId;
+use perhop_reason::Code;
 use perhop_units::Dscp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -42,6 +44,19 @@ pub enum Question {
         owner: String,
         /// What it wants.
         wanted: Box<CreateReservation>,
+        /// One that this key has already is to be as this; otherwise only the same is taken again.
+        changes: bool,
+        /// Who is answered.
+        done: oneshot::Sender<Result<ShownReservation, Refusal>>,
+    },
+    /// A client wants a flow to live on.
+    Renew {
+        /// The client.
+        owner: String,
+        /// The flow's number.
+        id: ReservationId,
+        /// How long from now, ms; none = as usual.
+        lifetime_ms: Option<u64>,
         /// Who is answered.
         done: oneshot::Sender<Result<ShownReservation, Refusal>>,
     },
@@ -53,6 +68,15 @@ pub enum Question {
         id: u64,
         /// Who is answered.
         done: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// Somebody wants the numbers and keys of a client's flows whose key begins so.
+    Owned {
+        /// The client.
+        owner: String,
+        /// How keys begin.
+        begin: String,
+        /// Who is answered.
+        done: oneshot::Sender<Vec<(ReservationId, String)>>,
     },
     /// Somebody wants to see all flows.
     List(oneshot::Sender<Vec<ShownReservation>>),
@@ -80,6 +104,8 @@ pub enum Wish {
     Answer(oneshot::Sender<Result<ShownReservation, Refusal>>, Box<Result<ShownReservation, Refusal>>),
     /// Answer a client that a flow is given back.
     Released(oneshot::Sender<Result<(), Refusal>>),
+    /// Tell everybody that a flow is gone, and why; [`Code::Forbidden`] it was released.
+    Gone(ReservationId, Code),
 }
 
 /// One value by its name; none = it is to be forgotten. Times in it are of the clock of the day.

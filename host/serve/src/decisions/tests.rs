@@ -13,11 +13,16 @@ struct Rig {
     now: Instant,
     /// What the controller can still give; none = it is away.
     controller: Option<u64>,
+    /// It does not answer.
+    silent: bool,
     asks: Vec<Ask>,
     wants: Vec<u64>,
     news: Vec<DomainNews>,
+    gone: Vec<(u64, Code)>,
     journal: BTreeMap<String, Value>,
 }
+
+type Answer = oneshot::Receiver<Result<ShownReservation, Refusal>>;
 
 const DAY: u64 = 5_000_000_000_000_000_000;
 
@@ -36,9 +41,11 @@ impl Rig {
             decider,
             now,
             controller: Some(free),
+            silent: false,
             asks: Vec::new(),
             wants: Vec::new(),
             news: Vec::new(),
+            gone: Vec::new(),
             journal: BTreeMap::new(),
         };
         rig.tell(Question::Lease(Input::Back));
@@ -59,7 +66,7 @@ impl Rig {
             let input = match wish {
                 Wish::Ask(_, ask) => {
                     self.asks.push(ask.clone());
-                    let Some(free) = self.controller else { continue };
+                    let Some(free) = self.controller.filter(|_| !self.silent) else { continue };
                     let refused = (ask.bps > free).then(|| perhop_broker::lease::Refusal {
                         link: "west/wan".into(),
                         free_bps: 0,
@@ -85,6 +92,10 @@ impl Rig {
                     let _ = done.send(Ok(()));
                     continue;
                 }
+                Wish::Gone(id, code) => {
+                    self.gone.push((id, code));
+                    continue;
+                }
             };
             self.decider.handle_input(self.now, Question::Lease(input));
         }
@@ -96,8 +107,18 @@ impl Rig {
     }
 
     fn call(&mut self, key: &str) -> Result<ShownReservation, Refusal> {
+        self.ask(wanted(key), false).try_recv().expect("it is answered at once")
+    }
+
+    fn ask(&mut self, wanted: CreateReservation, changes: bool) -> Answer {
+        let (done, answer) = oneshot::channel();
+        self.tell(Question::Reserve { owner: "local".into(), wanted: Box::new(wanted), changes, done });
+        answer
+    }
+
+    fn renew(&mut self, id: u64, lifetime_ms: Option<u64>) -> Result<ShownReservation, Refusal> {
         let (done, mut answer) = oneshot::channel();
-        self.tell(Question::Reserve { owner: "local".into(), wanted: Box::new(wanted(key)), done });
+        self.tell(Question::Renew { owner: "local".into(), id, lifetime_ms, done });
         answer.try_recv().expect("it is answered at once")
     }
 
@@ -218,18 +239,14 @@ fn what_cannot_be_decided_here_is_refused() {
     for (field, value, code) in cases {
         let mut request = json!(wanted("key"));
         request[field] = value;
-        let (done, mut answer) = oneshot::channel();
         let wanted = serde_json::from_value(request).expect("a request");
-        rig.tell(Question::Reserve { owner: "local".into(), wanted: Box::new(wanted), done });
-        let refused = answer.try_recv().expect("answered").map_err(|refusal| refusal.code);
+        let refused = rig.ask(wanted, false).try_recv().expect("answered").map_err(|refusal| refusal.code);
         assert_eq!(refused.map(|row| row.id), Err(code), "{field}");
     }
     rig.call("key").expect("nothing of them is left");
     let mut other = wanted("key");
     other.bps += 1;
-    let (done, mut answer) = oneshot::channel();
-    rig.tell(Question::Reserve { owner: "local".into(), wanted: Box::new(other), done });
-    let refused = answer.try_recv().expect("answered").map_err(|refusal| refusal.code);
+    let refused = rig.ask(other, false).try_recv().expect("answered").map_err(|refusal| refusal.code);
     assert_eq!(refused.map(|row| row.id), Err(Code::TxnIdReused));
 }
 
@@ -243,4 +260,85 @@ fn what_the_domain_takes_back_ends_flows_of_the_lease_of_that_name() {
     rig.tell(Question::Lease(input));
     assert!(rig.decider.list().is_empty());
     assert!(matches!(rig.news.last(), Some(DomainNews::FlowGone { .. })), "{:?}", rig.news);
+}
+
+#[test]
+fn a_flow_that_changes_keeps_its_number_and_stays_as_it_was_where_that_is_refused() {
+    let mut rig = Rig::new(1_000 * KBIT);
+    let first = rig.call("first").expect("room");
+    let with = |bps| CreateReservation { bps, ..wanted("first") };
+    let answer = |mut answer: Answer| answer.try_recv().expect("it is answered at once");
+    let more = answer(rig.ask(with(800 * KBIT), true)).expect("room");
+    assert_eq!((more.id, more.bps), (first.id, 800 * KBIT));
+    let DomainNews::Flow(told) = rig.news.last().expect("the router is told") else {
+        panic!("{:?}", rig.news)
+    };
+    assert_eq!((told.id, told.bps), (DECIDED_HERE | first.id, Rate(800 * KBIT)));
+    let refused = answer(rig.ask(with(1_200 * KBIT), true)).expect_err("there is not so much");
+    assert_eq!((refused.code, refused.asked_bps), (Code::NoCapacity, 1_200 * KBIT));
+    assert_eq!(rig.decider.list()[0].bps, 800 * KBIT);
+    // The same again is no change, and what it has lives on.
+    rig.pass(Duration::from_secs(30));
+    assert_eq!(rig.renew(first.id, None).expect("it is there").bps, 800 * KBIT);
+    rig.pass(Duration::from_secs(30));
+    let less = answer(rig.ask(with(100 * KBIT), true)).expect("less is always had");
+    assert_eq!((less.id, less.bps), (first.id, 100 * KBIT));
+    // Another class or node is another flow; without being asked to, nothing changes.
+    for (wanted, changes) in
+        [(CreateReservation { to: "north".into(), ..with(1) }, true), (with(90 * KBIT), false)]
+    {
+        let code = answer(rig.ask(wanted, changes)).expect_err("it is another").code;
+        assert!(matches!(code, Code::NoPath | Code::TxnIdReused), "{code}");
+    }
+    rig.killed();
+    assert_eq!(rig.decider.list()[0].bps, 100 * KBIT, "the change was kept");
+    assert_eq!(answer(rig.ask(with(200 * KBIT), true)).expect("room").id, first.id);
+    // Without packets the router is not to know any.
+    rig.news.clear();
+    answer(rig.ask(CreateReservation { packets: Vec::new(), ..with(200 * KBIT) }, true)).expect("room");
+    assert_eq!(rig.news, [DomainNews::FlowGone { id: DECIDED_HERE | first.id }]);
+}
+
+#[test]
+fn a_change_takes_the_place_of_one_that_waits() {
+    let mut rig = Rig::new(100_000 * KBIT);
+    let first = rig.call("first").expect("room");
+    rig.silent = true;
+    let with = |bps| CreateReservation { bps, ..wanted("first") };
+    let mut much = rig.ask(with(5_000 * KBIT), true);
+    assert!(much.try_recv().is_err(), "nobody has decided yet");
+    let mut less = rig.ask(with(90 * KBIT), true);
+    assert_eq!(much.try_recv().expect("answered").map_err(|r| r.code).map(|_| ()), Err(Code::StaleVersion));
+    assert_eq!(less.try_recv().expect("it fits").expect("it fits").bps, 90 * KBIT);
+    // The same of a flow that was never admitted.
+    let with = |bps| CreateReservation { bps, ..wanted("second") };
+    let mut much = rig.ask(with(5_000 * KBIT), true);
+    let mut less = rig.ask(with(50 * KBIT), true);
+    assert_eq!(much.try_recv().expect("answered").map_err(|r| r.code).map(|_| ()), Err(Code::StaleVersion));
+    let second = less.try_recv().expect("it fits").expect("it fits");
+    assert_eq!((second.id, second.bps), (first.id + 1, 50 * KBIT));
+    assert_eq!(rig.decider.list().len(), 2);
+}
+
+#[test]
+fn whoever_listens_hears_why_a_flow_is_gone() {
+    let mut rig = Rig::new(100_000 * KBIT);
+    let ids: Vec<u64> =
+        ["a/1", "a/2", "b/1"].into_iter().map(|key| rig.call(key).expect("room").id).collect();
+    let (done, mut answer) = oneshot::channel();
+    rig.tell(Question::Owned { owner: "local".into(), begin: "a/".into(), done });
+    let owned = answer.try_recv().expect("answered");
+    assert_eq!(owned, [(ids[0], "a/1".to_owned()), (ids[1], "a/2".to_owned())]);
+    let (done, mut answer) = oneshot::channel();
+    rig.tell(Question::Owned { owner: "loc".into(), begin: String::new(), done });
+    assert_eq!(answer.try_recv(), Ok(Vec::new()), "another's");
+    rig.release(ids[0]).expect("it was there");
+    rig.renew(ids[1], Some(100_000)).expect("it is there");
+    rig.pass(Duration::from_secs(41));
+    assert_eq!(rig.gone, [(ids[0], Code::Forbidden), (ids[2], Code::Timeout)]);
+    assert_eq!(rig.renew(ids[2], None).map_err(|refusal| refusal.code).map(|_| ()), Err(Code::NotFound));
+    let number = rig.asks.last().expect("it was asked").number;
+    let input = rig.decider.reduced("voice/east", number, 0).expect("there is one");
+    rig.tell(Question::Lease(input));
+    assert_eq!(rig.gone.last(), Some(&(ids[1], Code::Preempted)));
 }

@@ -1,5 +1,7 @@
 //! Clients that reserve bandwidth of a domain by COPS-DRA.
 
+mod agent;
+
 use super::router::Running;
 use super::{Ended, Scratch, command, perhop, root, skip};
 use rustix::process::Signal;
@@ -156,12 +158,13 @@ fn with_certificates_a_client_is_who_its_certificate_says() {
         line.unwrap_or_else(|| panic!("{}", ended.err)).split('"').nth(1).unwrap().to_owned()
     };
     issue(&["controller", "--host", "127.0.0.1"]);
-    let (phones, _) = (issue(&["phones"]), issue(&["stranger"]));
+    let (phones, _, web) = (issue(&["phones"]), issue(&["stranger"]), issue(&["web"]));
     let world = World::new("cops-tls", |address| {
         format!(
             "[[cops]]\naddress = \"{address}\"\ncertificate = \"{}\"\nkey = \"{}\"\nauthority = \"{}\"\n\
              [[client]]\nname = \"phones\"\nkind = \"cops\"\nrole = \"proxy\"\ncertificate = \"{phones}\"\n\
-             [[client]]\nname = \"open\"\nkind = \"cops\"\nrole = \"proxy\"\n",
+             [[client]]\nname = \"open\"\nkind = \"cops\"\nrole = \"proxy\"\n\
+             [[client]]\nname = \"web\"\nkind = \"http\"\nrole = \"proxy\"\ncertificate = \"{web}\"\n",
             path("controller.pem"),
             path("controller.key"),
             path("authority.pem")
@@ -179,6 +182,9 @@ fn with_certificates_a_client_is_who_its_certificate_says() {
         assert_eq!(refused.code, Some(3), "{client} with {shows}: {}", refused.err);
         assert!(refused.err.contains("authentication failure: unauthenticated"), "{}", refused.err);
     }
+    let other = request("web", "web");
+    assert_eq!(other.code, Some(3), "a client by HTTP: {}", other.err);
+    assert!(other.err.contains("authentication failure: forbidden"), "{}", other.err);
     let bare = world.request("open", "500 kbit/s", &[]);
     assert_eq!((bare.code, bare.out.as_str()), (Some(3), ""), "nothing is taken in the clear");
     world.until_booked(&[]);
