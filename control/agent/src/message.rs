@@ -40,6 +40,18 @@ pub enum Input {
     },
     /// The controller of the domain has said this.
     Domain(DomainNews),
+    /// The controller has decided what a lease is to have that a part has asked for; see [`crate::Part::decided`].
+    Decided {
+        /// Name of the lease.
+        lease: String,
+        /// Number of the question.
+        number: u64,
+        /// What it has, bit/s.
+        bps: u64,
+        /// Why it has not what was asked for: the path is that of the link.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<ErrorItem>,
+    },
     /// What is decided beside the router needs so much of a logical class; see [`crate::Part::leased`].
     Leased {
         /// Logical class.

@@ -50,6 +50,17 @@ pub trait Part<N> {
     /// The controller of the domain has said this.
     fn domain(&mut self, _now: Instant, _news: &DomainNews) {}
 
+    /// The controller has decided what a lease has, bit/s, of that a part has asked for by a question of this number; and why not that.
+    fn decided(
+        &mut self,
+        _now: Instant,
+        _lease: &str,
+        _number: u64,
+        _bps: u64,
+        _refused: Option<&ErrorItem>,
+    ) {
+    }
+
     /// What is decided beside the router needs so much, bit/s, of a logical class.
     fn leased(&mut self, _class: &str, _number: u64, _bps: u64) {}
 

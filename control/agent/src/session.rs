@@ -91,6 +91,10 @@ impl<P: Parts> Session<P> {
             }
             Input::Touched => self.look_now(now),
             Input::Domain(news) => self.parts.each_mut().for_each(|part| part.domain(now, news)),
+            Input::Decided { lease, number, bps, refused } => {
+                let refused = refused.as_ref();
+                self.parts.each_mut().for_each(|part| part.decided(now, lease, *number, *bps, refused));
+            }
             Input::Leased { class, number, bps } => {
                 self.parts.each_mut().for_each(|part| part.leased(class, *number, *bps));
             }

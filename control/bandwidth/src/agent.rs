@@ -1,18 +1,18 @@
 //! The agent of one router: a session, and the parts that there are.
 
 use crate::bandwidth::{Bandwidth, PolicyReport};
+use crate::broker::AgentBroker;
 use crate::file::AgentFile;
 use crate::measured::Allocations;
 use crate::notice::{ClassReport, Notice, Output};
 use perhop_agent::{Input, Part, Parts, Router, Session};
-use perhop_allocate::broker::Broker;
 use perhop_broker::lease::Reserved as Leased;
 use perhop_broker::reserved::Reserved;
 use perhop_units::{Duration, Instant};
 
 /// See the crate's documentation.
 #[derive(Debug)]
-pub struct Agent<B: Broker>(Session<All<B>>);
+pub struct Agent<B: AgentBroker>(Session<All<B>>);
 
 /// The bandwidth management service, measured allocation, leases, and what a domain has reserved: a link that will be slower does
 /// not wait.
@@ -26,7 +26,7 @@ struct All<B> {
     leased: Option<Leased>,
 }
 
-impl<B: Broker> Parts for All<B> {
+impl<B: AgentBroker> Parts for All<B> {
     type Notice = Notice;
 
     fn each(&self) -> impl Iterator<Item = &dyn Part<Notice>> {
@@ -43,7 +43,7 @@ impl<B: Broker> Parts for All<B> {
     }
 }
 
-impl<B: Broker> Agent<B> {
+impl<B: AgentBroker> Agent<B> {
     /// An agent without a router at `now`. `fence` must be above that of every instance before it on the same router;
     /// queues are looked at every `least_poll` at most.
     pub fn new(file: &AgentFile, broker: B, fence: u64, least_poll: Duration, now: Instant) -> Self {

@@ -17,6 +17,8 @@ use perhop_units::{Bytes, Duration, Probability, Rate, Share};
 
 /// Seed of the broker's chances.
 const DEFAULT_SEED: u64 = 1;
+/// How long a lease of a measured class lives unless the file says.
+const LEASE: Duration = Duration::from_secs(60);
 /// Most classes of one agent.
 const MAX_CLASSES: usize = 100_000;
 
@@ -27,6 +29,8 @@ pub struct AgentFile {
     pub router: Option<Name>,
     /// The emulated broker, and the seed of its chances.
     pub broker: (EmulatedBrokerConfig, u64),
+    /// The broker is the domain's controller instead, and leases of measured classes live so long.
+    pub leased_for: Option<Duration>,
     /// The classes, in order of the file.
     pub classes: Vec<ClassSettings>,
     /// Links, and the TCP flows that share them.
@@ -70,10 +74,18 @@ impl AgentFile {
     pub fn read(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
         let (document, diagnostics) = Document::parse(file, text);
         let mut root = document.root(&diagnostics);
-        let router = agent(&mut root);
-        let broker = broker(&mut root);
-        let controller = controller(&mut root).map(Box::new);
-        let leases = leases(&mut root).map(Box::new);
+        let file = Self::of(&mut root);
+        root.finish();
+        ((diagnostics.errors() == 0).then_some(file), diagnostics)
+    }
+
+    /// Reads its tables of a file that may have others, too. What it returns means something only if there are no errors.
+    pub fn of(root: &mut TableReader<'_>) -> Self {
+        let (document, diagnostics) = (root.document(), root.diagnostics());
+        let router = agent(root);
+        let (broker, leased_for) = broker(root);
+        let controller = controller(root).map(Box::new);
+        let leases = leases(root).map(Box::new);
         let tables = root.named_tables("class");
         if tables.len() > MAX_CLASSES {
             let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
@@ -93,10 +105,8 @@ impl AgentFile {
             classes.extend(class(&mut table, name));
             table.finish();
         }
-        let bandwidth = Box::new(read::bandwidth(&mut root));
-        root.finish();
-        let file = Self { router, broker, classes, bandwidth, controller, leases };
-        ((diagnostics.errors() == 0).then_some(file), diagnostics)
+        let bandwidth = Box::new(read::bandwidth(root));
+        Self { router, broker, leased_for, classes, bandwidth, controller, leases }
     }
 
     /// Classes of which readings are needed: those it looks after, and those that links serve before policies.
@@ -146,12 +156,25 @@ fn controller(root: &mut TableReader<'_>) -> Option<ControllerSettings> {
     Some(ControllerSettings { node: node?, at, token_file, authority, identity })
 }
 
-/// The broker: emulated, until there is another.
-fn broker(root: &mut TableReader<'_>) -> (EmulatedBrokerConfig, u64) {
+/// The broker: an emulated one, or for how long the controller's leases live.
+fn broker(root: &mut TableReader<'_>) -> ((EmulatedBrokerConfig, u64), Option<Duration>) {
     let mut config =
         EmulatedBrokerConfig { delay: Duration::from_millis(10), ..EmulatedBrokerConfig::default() };
-    let Some(mut table) = root.table("broker") else { return (config, DEFAULT_SEED) };
-    table.choice("kind", &[("emulated", ())]);
+    let has_controller = root.has("controller");
+    let Some(mut table) = root.table("broker") else { return ((config, DEFAULT_SEED), None) };
+    let is_controller =
+        table.choice("kind", &[("emulated", false), ("controller", true)]).is_some_and(|kind| kind.value);
+    if is_controller && !has_controller {
+        let error = table.error("kind", "is the controller of a domain, and the file has none");
+        table.diagnostics().push(error.hint("Write a [controller]"));
+    }
+    let (own, other): (&[&'static str], _) = match is_controller {
+        true => (&["delay", "capacity", "refuse", "partial", "lose", "seed"], "emulated"),
+        false => (&["lifetime"], "controller"),
+    };
+    foreign(&mut table, own, &format!("kind = \"{other}\""));
+    let lives = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    let lifetime = table.value_in("lifetime", lives).map_or(LEASE, |lifetime| lifetime.value);
     if let Some(delay) = table.value_in("delay", Duration::ZERO..=Duration::from_secs(60)) {
         config.delay = delay.value;
     }
@@ -160,7 +183,17 @@ fn broker(root: &mut TableReader<'_>) -> (EmulatedBrokerConfig, u64) {
     (config.refuse, config.partial, config.lose) = (chance("refuse"), chance("partial"), chance("lose"));
     let seed = table.integer("seed", 0..=i64::MAX).map_or(DEFAULT_SEED, |seed| seed.value as u64);
     table.finish();
-    (config, seed)
+    ((config, seed), is_controller.then_some(lifetime))
+}
+
+/// Keys that have no meaning beside what was chosen.
+fn foreign(table: &mut TableReader<'_>, keys: &[&'static str], belong: &str) {
+    for key in keys {
+        if table.has(key) {
+            let d = table.error(key, "has no meaning here").hint(format!("It belongs to {belong}"));
+            table.diagnostics().push(d);
+        }
+    }
 }
 
 /// Reads one class; `None` if anything about it is wrong, which is reported.
@@ -209,17 +242,11 @@ fn window(table: &mut TableReader<'_>) -> WindowConfig {
 fn law(table: &mut TableReader<'_>) -> Law {
     let laws = [("threshold", true), ("logarithmic", false)];
     let threshold = table.choice("law", &laws).is_some_and(|law| law.value);
-    let foreign: &[&'static str] = match threshold {
-        true => &["gain", "margin", "least_change", "faithful"],
-        false => &["increase", "decrease", "lower", "upper"],
+    let (keys, other): (&[&'static str], _) = match threshold {
+        true => (&["gain", "margin", "least_change", "faithful"], "logarithmic"),
+        false => (&["increase", "decrease", "lower", "upper"], "threshold"),
     };
-    for key in foreign {
-        if table.has(key) {
-            let other = if threshold { "logarithmic" } else { "threshold" };
-            let d = table.error(key, "has no meaning here").hint(format!("It belongs to law = \"{other}\""));
-            table.diagnostics().push(d);
-        }
-    }
+    foreign(table, keys, &format!("law = \"{other}\""));
     if threshold {
         let default = ThresholdConfig::default();
         return Law::Threshold(ThresholdConfig {
@@ -345,6 +372,26 @@ mod tests {
         let Law::Logarithmic(law) = af.allocation.settings().law else { panic!("logarithmic") };
         assert_eq!(law.gain, Rate::from_kbit(500));
         assert_eq!(af.allocation.settings().window.metering, Metering::Offered);
+    }
+
+    #[test]
+    fn the_broker_may_be_the_controller() {
+        let class = "[[class]]\nname = \"wan/ef\"\nleast = \"64 kbit/s\"\nmost = \"4 Mbit/s\"\n";
+        let controller = "[controller]\nnode = \"west\"\n";
+        let (file, diagnostics) =
+            AgentFile::read("a.toml", &format!("{controller}[broker]\nkind = \"controller\"\n{class}"));
+        assert_eq!(file.unwrap_or_else(|| panic!("{diagnostics}")).leased_for, Some(Duration::from_secs(60)));
+        let (file, _) = AgentFile::read("a.toml", class);
+        assert_eq!(file.expect("it is good").leased_for, None);
+        for (text, word) in [
+            ("[broker]\nkind = \"controller\"\n".to_owned(), "[controller]"),
+            (format!("{controller}[broker]\nkind = \"controller\"\ndelay = \"1 s\"\n"), "\"emulated\""),
+            (format!("{controller}[broker]\nlifetime = \"1 min\"\n"), "\"controller\""),
+            (format!("{controller}[broker]\nkind = \"controller\"\nlifetime = \"1 ms\"\n"), "1 s"),
+        ] {
+            let found = errors(&format!("{text}{class}"));
+            assert!(found.len() == 1 && found[0].contains(word), "{word}: {found:#?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! [`Agent`] is a [`perhop_agent::Session`] with two parts:
 //!
 //! * measured allocation (`measured`): what a class is measured to need is asked of the broker, which sits behind
-//!   [`perhop_allocate::Broker`], and laid over the class, which stays the file's;
+//!   [`AgentBroker`] and may be the domain's controller, and laid over the class, which stays the file's;
 //! * the bandwidth management service (`bandwidth`), where the file names links: it divides what a link has between
 //!   policies. All that it changes of others' objects is the rate of a policy, and of a port that it is told to set.
 //!
@@ -18,7 +18,9 @@
 mod advice;
 mod agent;
 mod bandwidth;
+mod broker;
 mod capacity;
+mod domain_broker;
 mod file;
 mod leases;
 mod managed;
@@ -35,9 +37,11 @@ pub use bandwidth::{
     BandwidthSettings, Change, LinkSettings, PolicyReport, PolicySettings, RequestSettings, Schedule,
     Weighted,
 };
+pub use broker::{AgentBroker, FileBroker};
+pub use domain_broker::{DomainBroker, Place};
 pub use file::{AgentFile, ClassSettings, ControllerSettings};
 pub use leases::{LeaseSettings, LeasedClass};
-pub use notice::{ClassReport, Notice, Output};
+pub use notice::{ClassReport, LinkAsk, Notice, Output};
 
 use perhop_units::Duration;
 

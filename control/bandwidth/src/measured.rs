@@ -6,13 +6,15 @@
 //! and then one increase after the other, so that none holds up another. An increase that is refused is undone in the
 //! class's allocator, as a refusal by the broker is.
 
+use crate::broker::AgentBroker;
 use crate::capacity::Capacity;
+use crate::domain_broker::Place;
 use crate::file::ClassSettings;
 use crate::managed::Managed;
 use crate::notice::{ClassReport, Notice};
-use perhop_agent::{ClassReading, Look, Part, Readings};
+use perhop_agent::{ClassReading, DomainNews, Look, Part, Readings};
 use perhop_allocate::allocator::{Input as Measured, Output as Wanted};
-use perhop_allocate::broker::{Broker, BrokerAsk, ClassId};
+use perhop_allocate::broker::{BrokerAsk, ClassId};
 use perhop_allocate::window::Metering;
 use perhop_model::{AllocationSpec, ErrorItem, Kind, Name, ObjectState, Op, Owner, Spec, Status};
 use perhop_reason::Code;
@@ -51,7 +53,7 @@ pub(crate) struct Allocations<B> {
     notices: Vec<Notice>,
 }
 
-impl<B: Broker> Allocations<B> {
+impl<B: AgentBroker> Allocations<B> {
     pub(crate) fn new(classes: &[ClassSettings], poll: Option<Duration>, broker: B, now: Instant) -> Self {
         let mut this = Self {
             by_name: classes.iter().enumerate().map(|(i, c)| (c.class.clone(), i)).collect(),
@@ -242,10 +244,40 @@ impl<B: Broker> Allocations<B> {
                 self.measured(now, i, Measured::Answer { id: answer.id, answer: answer.answer });
             }
         }
+        while let Some((class, most)) = self.broker.poll_limit() {
+            self.limited(now, class.0 as usize, most);
+        }
+    }
+
+    /// The broker takes a part of what a class has back.
+    fn limited(&mut self, now: Instant, i: usize, most: Rate) {
+        let Some(class) = self.classes.get(i) else { return };
+        let most = most.max(class.allocator.settings().bounds.least);
+        if class.allocator.allocated() > most {
+            self.measured(now, i, Measured::InForce { rate: most, refused: true });
+            self.broker.register(ClassId(i as u32), most);
+            self.mark(i);
+        }
+    }
+
+    /// Tells the broker where classes are, and what the router has for them.
+    fn locate(&mut self, objects: &[ObjectState]) {
+        let mut places = BTreeMap::new();
+        for object in objects.iter().filter(|object| object.status == Status::Active) {
+            if let (Spec::Class(class), Some(i)) = (&object.spec, self.by_name.get(&object.name)) {
+                let logical = class.logical_name(&object.name).to_owned();
+                places.insert(*i, Place { port: class.port.clone(), class: logical });
+            }
+        }
+        for (i, class) in self.classes.iter().enumerate() {
+            let number = ClassId(i as u32);
+            self.broker.located(number, places.remove(&i));
+            self.broker.in_router(number, class.in_force().unwrap_or(Rate::ZERO));
+        }
     }
 }
 
-impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
+impl<B: AgentBroker, N: From<Notice>> Part<N> for Allocations<B> {
     fn kinds(&self) -> &[Kind] {
         &[Kind::Port, Kind::Class, Kind::Allocation]
     }
@@ -283,6 +315,7 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
             self.broker.register(ClassId(i as u32), rate);
             self.mark(i);
         }
+        self.locate(objects);
     }
 
     fn readings(&mut self, now: Instant, readings: &Readings) {
@@ -300,6 +333,14 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
 
     fn gone(&mut self, now: Instant) {
         self.next_poll = now;
+    }
+
+    fn domain(&mut self, now: Instant, news: &DomainNews) {
+        self.broker.news(now, news);
+    }
+
+    fn decided(&mut self, now: Instant, lease: &str, number: u64, bps: u64, refused: Option<&ErrorItem>) {
+        self.broker.decided(now, lease, number, bps, refused);
     }
 
     /// Hears the broker, and lets time pass for classes whose time has come. The end of an interval is the reading's: until it
@@ -359,7 +400,9 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
 
     fn committed(&mut self, _now: Instant) {
         for (i, spec) in std::mem::take(&mut self.sent) {
+            let rate = spec.guarantee.unwrap_or(Rate::ZERO);
             self.classes[i].committed(spec);
+            self.broker.in_router(ClassId(i as u32), rate);
             self.announce(i);
             self.capacity.hold(i, self.classes[i].claimed());
             self.mark(i);
@@ -390,6 +433,7 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
     }
 
     fn notices(&mut self) -> Vec<N> {
+        self.notices.extend(std::iter::from_fn(|| self.broker.poll_notice()));
         self.notices.drain(..).map(N::from).collect()
     }
 }

@@ -101,6 +101,21 @@ pub enum Notice {
         /// Why.
         error: ErrorItem,
     },
+    /// The controller is to be asked this.
+    Asks(LinkAsk),
+    /// A class does not have of the domain what it is measured to need.
+    NotLeased {
+        /// Class.
+        class: Name,
+        /// Why.
+        code: Code,
+        /// The link that has not so much; empty = no link's fault.
+        link: String,
+        /// What was asked for beside the class's share, bit/s.
+        asked: Rate,
+        /// What is free beyond what it has, bit/s.
+        free: Rate,
+    },
     /// What a domain has reserved.
     Reserved(perhop_broker::reserved::Notice),
     /// What became in the router of what leases need there.
@@ -110,6 +125,23 @@ pub enum Notice {
         /// The router's reason.
         error: ErrorItem,
     },
+}
+
+/// A question to the controller about the lease of a measured class: what it is to have in all of the link that leaves by a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkAsk {
+    /// Name of the lease.
+    pub lease: String,
+    /// The router's port.
+    pub port: String,
+    /// Logical class.
+    pub class: String,
+    /// Ascending over all questions, also over restarts of the agent.
+    pub number: u64,
+    /// bit/s; 0 gives it back.
+    pub bps: u64,
+    /// It ends so long after that, unless it is renewed.
+    pub lifetime_ms: u64,
 }
 
 /// State of a class, to be shown.

@@ -1,9 +1,8 @@
 //! What an agent does, recorded in whichever world it runs.
 
 use crate::recording::{AgentRecord, AssignmentRecord, Recording};
-use perhop_allocate::broker::Broker;
 use perhop_allocate::counters::Counters;
-use perhop_bandwidth::{Agent, AgentFile, Notice};
+use perhop_bandwidth::{Agent, AgentBroker, AgentFile, Notice};
 use perhop_model::Name;
 use perhop_units::Instant;
 use std::collections::BTreeMap;
@@ -83,7 +82,9 @@ impl AgentRecorder {
             | Notice::PortRate { .. }
             | Notice::Announced { .. }
             | Notice::Reserved(_)
-            | Notice::Leased(_) => {}
+            | Notice::Leased(_)
+            | Notice::Asks(_)
+            | Notice::NotLeased { .. } => {}
             Notice::Superseded { .. } => {}
         }
     }
@@ -96,18 +97,18 @@ impl AgentRecorder {
     }
 
     /// The window begins: what was counted so far does not count.
-    pub fn window_begins<B: Broker>(&mut self, agent: &Agent<B>) {
+    pub fn window_begins<B: AgentBroker>(&mut self, agent: &Agent<B>) {
         self.before = counters(agent);
     }
 
     /// The window ends: what is counted from now on does not count.
-    pub fn window_ends<B: Broker>(&mut self, agent: &Agent<B>) {
+    pub fn window_ends<B: AgentBroker>(&mut self, agent: &Agent<B>) {
         self.after = Some(counters(agent));
     }
 
     /// Adds what the agent of the router `router` did to a recording, class by class, and what a reader must know of it.
     /// Without an end of the window, as in a run that was stopped, all counts.
-    pub fn finish<B: Broker>(&self, agent: &Agent<B>, router: &str, recording: &mut Recording) {
+    pub fn finish<B: AgentBroker>(&self, agent: &Agent<B>, router: &str, recording: &mut Recording) {
         let after = self.after.clone().unwrap_or_else(|| counters(agent));
         let counters = self.before.iter().zip(after);
         let classes = self.classes.iter().zip(counters).zip(&self.allocations);
@@ -130,6 +131,6 @@ impl AgentRecorder {
     }
 }
 
-fn counters<B: Broker>(agent: &Agent<B>) -> Vec<Counters> {
+fn counters<B: AgentBroker>(agent: &Agent<B>) -> Vec<Counters> {
     agent.classes().map(|class| class.counters).collect()
 }

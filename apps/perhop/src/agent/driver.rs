@@ -2,8 +2,7 @@
 
 use perhop_agent::Input;
 use perhop_allocate::SplitMix64;
-use perhop_allocate::broker::EmulatedBroker;
-use perhop_bandwidth::{Agent, AgentFile, LEAST_REAL_POLL, Output};
+use perhop_bandwidth::{Agent, AgentFile, FileBroker, LEAST_REAL_POLL, Output};
 use perhop_drive::Machine;
 use perhop_units::Instant;
 use serde::{Deserialize, Serialize};
@@ -19,12 +18,11 @@ pub(super) struct Setup {
 }
 
 /// An agent whose router is a real one.
-pub(super) struct LiveAgent(Agent<EmulatedBroker<SplitMix64>>);
+pub(super) struct LiveAgent(Agent<FileBroker<SplitMix64>>);
 
 impl LiveAgent {
     pub(super) fn new(file: &AgentFile, setup: &Setup, now: Instant) -> Self {
-        let (config, seed) = file.broker.clone();
-        let broker = EmulatedBroker::new(config, SplitMix64::new(seed, 0));
+        let broker = FileBroker::of(file, |seed| SplitMix64::new(seed, 0), setup.fence, now);
         Self(Agent::new(file, broker, setup.fence, LEAST_REAL_POLL, now))
     }
 }

@@ -3,7 +3,7 @@
 use super::driver::{LiveAgent, MACHINE, Setup};
 use super::finder::Finder;
 use super::words::in_words;
-use super::{decide, domain};
+use super::{ask, decide, domain};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
@@ -53,7 +53,8 @@ pub struct RunArgs {
 /// # Errors
 /// The file is wrong, or another agent has taken over.
 pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
-    let file = super::read(&args.file)?;
+    let live = super::file::read(&args.file)?;
+    let file = &live.agent;
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(AppError::Runtime)?;
     let _entered = runtime.enter();
@@ -61,7 +62,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let now = clock::monotonic();
     // Rises with every instance, over restarts of the machine too: nanoseconds of real time.
     let setup = Setup { fence: now.0.saturating_add(clock::real_minus_monotonic()) };
-    let mut agent = Driven::new(LiveAgent::new(&file, &setup, now), now);
+    let mut agent = Driven::new(LiveAgent::new(file, &setup, now), now);
     if let Some(path) = &args.record {
         agent = agent.recorded(record(path, now, &setup)?);
     }
@@ -76,18 +77,22 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     };
     let mut deciding = match (&file.leases, &file.controller) {
         (Some(leases), Some(controller)) => {
-            let started = decide::start(leases, controller, &args.file, inlet.clone(), setup.fence);
+            let started = decide::start(leases, controller, (&args.file, &live), inlet.clone(), setup.fence);
             Some(runtime.block_on(started)?)
         }
         _ => None,
     };
+    let folder = args.file.parent().map(Path::to_owned).unwrap_or_default();
+    let brokered = file.controller.as_deref().filter(|_| file.leased_for.is_some());
+    let brokered = brokered.map(|settings| ask::measured(settings.clone(), folder.clone(), inlet.clone()));
     let controller = file.controller.as_deref().cloned().map(|settings| {
-        let folder = args.file.parent().map(Path::to_owned).unwrap_or_default();
         let leases = deciding.as_ref().map(|deciding| deciding.news.clone());
         domain::follow(settings, folder, inlet.clone(), leases, setup.fence)
     });
-    let (in_router, found) = deciding.take().map(|deciding| (deciding.in_router, deciding.found)).unzip();
-    let finder = Finder::new(named(args, &file), &file, inlet.clone(), answered, found);
+    let (in_router, beside) =
+        deciding.take().map(|deciding| (deciding.in_router, (deciding.found, deciding.doors))).unzip();
+    let (found, doors) = beside.unzip();
+    let finder = Finder::new(named(args, file), file, inlet.clone(), answered, found);
     let kept = runtime.spawn(keep(finder, requests, inlet, keeping));
     let stop = async {
         tokio::select! {
@@ -102,6 +107,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
                     // Who has announced it takes the answer out before another can.
                     let _ = answers.try_send(notice.clone());
                 }
+                if let (Notice::Asks(question), Some(brokered)) = (&notice, &brokered) {
+                    let _ = brokered.send(question.clone());
+                }
                 if let (Notice::Reserved(notice), Some(controller)) = (&notice, &controller) {
                     controller.tell(notice);
                 }
@@ -115,7 +123,11 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         Ok::<_, AppError>(None)
     };
     let timer = ThreadTimer::new(clock::monotonic);
-    match timer.block_on(perhop_drive::run(&mut agent, &mut inputs, &timer, stop, handle))? {
+    let ended = timer.block_on(perhop_drive::run(&mut agent, &mut inputs, &timer, stop, handle));
+    if let Some(doors) = doors {
+        runtime.block_on(doors.close());
+    }
+    match ended? {
         End::Stopped(ended) => ended.map(|()| Verdict::Done),
         End::Over | End::Closed => Ok(Verdict::Done),
     }

@@ -33,7 +33,13 @@ pub(super) fn in_words(notice: &Notice) -> Vec<String> {
                 .map(|error| format!("refused: {}: {}", error.path, error.message))
                 .collect();
         }
-        Notice::Leased(InRouter { refused: None, .. }) => return Vec::new(),
+        Notice::Asks(_) | Notice::Leased(InRouter { refused: None, .. }) => return Vec::new(),
+        Notice::NotLeased { class, code, link, asked, free } if link.is_empty() => {
+            format!("{class}: {asked} of the domain: {code}, {free} free")
+        }
+        Notice::NotLeased { class, code, link, asked, free } => {
+            format!("{class}: {asked} of the domain: {code}: link {link}, {free} free")
+        }
         Notice::Leased(InRouter { class, refused: Some(refusal), .. }) => format!(
             "leases of class {class}: {}: {}: {} asked, {} free",
             refusal.code,

@@ -8,6 +8,7 @@
 
 mod abr;
 mod agent;
+mod agent_measured;
 mod api;
 mod chain;
 mod clients;

@@ -131,6 +131,11 @@ fn read_agent(cx: &Cx<'_>, table: Location, file: Spanned<&str>) -> Option<Agent
     let (agent, diagnostics) = AgentFile::read(&cx.path_of(file.value), &text);
     forward(cx, &diagnostics, None);
     let agent = agent?;
+    if agent.leased_for.is_some() {
+        let error = cx.error(file.span, "has a broker of kind \"controller\", which no scenario has");
+        cx.push(error.hint("Measured classes of scenarios ask an emulated broker"));
+        return None;
+    }
     let inside = cx.file.inside_file(table, "agent");
     if inside.is_empty() {
         return Some(agent);
