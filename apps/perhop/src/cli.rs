@@ -2,7 +2,8 @@
 
 use crate::error::{AppError, Verdict};
 use crate::{
-    abr, agent, bench, classify, completions, controller, cops, lab, man, pki, reserve, router, show, tcapi,
+    abr, agent, bench, classify, completions, controller, cops, lab, man, pki, policy, reserve, router, show,
+    tcapi, user,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -34,6 +35,14 @@ pub enum Command {
     /// Reserve bandwidth of a domain
     #[command(subcommand)]
     Reserve(reserve::ReserveCommand),
+    /// The policy of a domain: what its routers are to have, in editions
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+    /// Show how the routers of a domain stand to its policy
+    Status(policy::StatusArgs),
+    /// Say where subscribers of the policy are
+    #[command(subcommand)]
+    User(user::UserCommand),
     /// Hold TCP flows of this host at rates
     Abr(abr::AbrArgs),
     /// Show what a running router has and counts
@@ -72,6 +81,9 @@ impl Command {
             Self::Agent(command) => command.run(),
             Self::Controller(command) => command.run(),
             Self::Reserve(command) => command.run(),
+            Self::Policy(command) => command.run(),
+            Self::Status(args) => policy::status(&args),
+            Self::User(command) => command.run(),
             Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
             Self::Tcapi(command) => command.run(),

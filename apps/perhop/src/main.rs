@@ -27,6 +27,7 @@ mod lab;
 mod man;
 mod output;
 mod pki;
+mod policy;
 mod remote;
 mod reserve;
 mod router;
@@ -35,6 +36,7 @@ mod sockets;
 mod table;
 mod tcapi;
 mod text_file;
+mod user;
 
 use clap::{CommandFactory, Parser};
 use error::{AppError, Verdict};

@@ -39,6 +39,15 @@ pub struct AgentFile {
     pub controller: Option<Box<ControllerSettings>>,
     /// What is decided beside the router; none = nothing.
     pub leases: Option<Box<LeaseSettings>>,
+    /// The router gets what the policy of its domain wants of it; none = it does not.
+    pub policy: Option<DomainPolicy>,
+}
+
+/// How the policy of the domain is followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainPolicy {
+    /// Where what is known of it is kept; none = beside the agent's file.
+    pub journal: Option<String>,
 }
 
 /// Where the domain's controller is, and as whom it is asked.
@@ -86,6 +95,7 @@ impl AgentFile {
         let (broker, leased_for) = broker(root);
         let controller = controller(root).map(Box::new);
         let leases = leases(root).map(Box::new);
+        let policy = policy(root);
         let tables = root.named_tables("class");
         if tables.len() > MAX_CLASSES {
             let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
@@ -106,7 +116,7 @@ impl AgentFile {
             table.finish();
         }
         let bandwidth = Box::new(read::bandwidth(root));
-        Self { router, broker, leased_for, classes, bandwidth, controller, leases }
+        Self { router, broker, leased_for, classes, bandwidth, controller, leases, policy }
     }
 
     /// Classes of which readings are needed: those it looks after, and those that links serve before policies.
@@ -154,6 +164,17 @@ fn controller(root: &mut TableReader<'_>) -> Option<ControllerSettings> {
     }
     table.finish();
     Some(ControllerSettings { node: node?, at, token_file, authority, identity })
+}
+
+fn policy(root: &mut TableReader<'_>) -> Option<DomainPolicy> {
+    if root.has("policy") && !root.has("controller") {
+        let error = root.error("policy", "is that of a domain, and there is no controller");
+        root.diagnostics().push(error.hint("Add a [controller]"));
+    }
+    let mut table = root.table("policy")?;
+    let journal = table.text("journal").map(|text| text.value.to_owned());
+    table.finish();
+    Some(DomainPolicy { journal })
 }
 
 /// The broker: an emulated one, or for how long the controller's leases live.

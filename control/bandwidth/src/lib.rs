@@ -39,7 +39,7 @@ pub use bandwidth::{
 };
 pub use broker::{AgentBroker, FileBroker};
 pub use domain_broker::{DomainBroker, Place};
-pub use file::{AgentFile, ClassSettings, ControllerSettings};
+pub use file::{AgentFile, ClassSettings, ControllerSettings, DomainPolicy};
 pub use leases::{LeaseSettings, LeasedClass};
 pub use notice::{ClassReport, LinkAsk, Notice, Output};
 

@@ -4,9 +4,10 @@ use crate::AgentFile;
 use std::collections::BTreeSet;
 
 /// Headings of the page, and files with the key `nonsense` there.
-const SECTIONS: [(&str, &[&str]); 12] = [
+const SECTIONS: [(&str, &[&str]); 13] = [
     ("[agent]", &["[agent]\nnonsense = 1"]),
     ("[controller]", &["[controller]\nnonsense = 1"]),
+    ("[policy]", &["[policy]\nnonsense = 1"]),
     ("[leases]", &["[leases]\nnonsense = 1"]),
     ("[[lease]]", &["[[lease]]\nnonsense = 1"]),
     ("[broker]", &["[broker]\nnonsense = 1"]),

@@ -9,7 +9,24 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An object of a policy as it is kept: JSON, the same octets for the same object.
-pub type Rows = BTreeMap<(Section, Name), String>;
+pub type Rows = BTreeMap<RowKey, String>;
+
+/// The key of a row.
+pub type RowKey = (Section, Name);
+
+/// The key of a row by its kind's name ([`Section::name`]) and its own; `None` if no row has it.
+pub fn row_key(section: &str, name: &str) -> Option<RowKey> {
+    let all = [
+        Section::Router,
+        Section::Class,
+        Section::Filter,
+        Section::Profile,
+        Section::Sla,
+        Section::Subscriber,
+    ];
+    let section = all.into_iter().find(|one| one.name() == section)?;
+    Some((section, Name::new(name).ok()?))
+}
 
 /// An object that is new, changed or gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ mod events;
 mod limits;
 mod listener;
 pub mod peer;
+pub mod policy;
 mod refusal;
 mod router;
 mod server;

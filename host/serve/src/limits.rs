@@ -112,12 +112,15 @@ impl Default for Limits {
 
 impl Limits {
     /// Of a controller: the agent of every router reads events all the time, and reports beside it. All of it stays below the
-    /// 1,024 descriptors that a process may usually have.
+    /// 1,024 descriptors that a process may usually have. A policy comes in one body.
     pub fn of_controller() -> Self {
         let mut limits = Self::default();
-        for (limit, value) in
-            [(Limit::Connections, 768), (Limit::ConnectionsOfOthers, 704), (Limit::EventReaders, 512)]
-        {
+        for (limit, value) in [
+            (Limit::Connections, 768),
+            (Limit::ConnectionsOfOthers, 704),
+            (Limit::EventReaders, 512),
+            (Limit::BodyBytes, 64 << 20),
+        ] {
             limits.0[limit as usize] = value;
         }
         limits

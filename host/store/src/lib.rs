@@ -18,6 +18,7 @@ mod journal;
 mod leader;
 mod limits;
 mod peer;
+mod policy;
 mod read;
 mod rows;
 mod schema;

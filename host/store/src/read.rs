@@ -203,7 +203,7 @@ impl Store {
 }
 
 /// Some rows of a table.
-async fn page(
+pub(crate) async fn page(
     connection: &mut Connection,
     table: &Table,
     condition: &str,

@@ -57,7 +57,7 @@ pub(crate) fn int<'a>(column: &'static str, value: u64) -> Result<Value<'a>, Err
     some_int(column, Some(value))
 }
 
-fn some_int<'a>(column: &'static str, value: Option<u64>) -> Result<Value<'a>, Error> {
+pub(crate) fn some_int<'a>(column: &'static str, value: Option<u64>) -> Result<Value<'a>, Error> {
     let fits = |value| i64::try_from(value).map_err(|_| Error::OutOfRange { column, value });
     Ok(Value::Int(value.map(fits).transpose()?))
 }
@@ -66,7 +66,7 @@ pub(crate) fn text(value: &str) -> Value<'_> {
     Value::Text(Some(value))
 }
 
-fn some_text(value: &Option<String>) -> Value<'_> {
+pub(crate) fn some_text(value: &Option<String>) -> Value<'_> {
     Value::Text(value.as_deref())
 }
 
@@ -173,11 +173,11 @@ pub(crate) fn feed(row: &FeedRow) -> Result<[Value<'_>; 6], Error> {
 pub(crate) struct Read<'a>(pub &'a Row, pub &'static Table);
 
 impl Read<'_> {
-    fn corrupt(&self, column: usize, found: impl ToString) -> Error {
+    pub(crate) fn corrupt(&self, column: usize, found: impl ToString) -> Error {
         Error::Corrupt { column: self.1.columns[column], found: found.to_string() }
     }
 
-    fn some_int(&self, column: usize) -> Result<Option<u64>, Error> {
+    pub(crate) fn some_int(&self, column: usize) -> Result<Option<u64>, Error> {
         let number = self.0.int(column)?;
         number.map(|n| u64::try_from(n).map_err(|_| self.corrupt(column, n))).transpose()
     }
@@ -191,7 +191,7 @@ impl Read<'_> {
     }
 
     /// One of several words.
-    fn word<T>(&self, column: usize, meaning: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
+    pub(crate) fn word<T>(&self, column: usize, meaning: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
         let word = self.text(column)?;
         meaning(&word).ok_or_else(|| self.corrupt(column, word))
     }

@@ -5,8 +5,11 @@ use crate::connection::{Connection, Value};
 
 /// Steps of the schema of a domain: the first leads from nothing to schema 1. A later one ends the term of whoever
 /// leads with an older schema, by its own statements.
-pub(crate) const DOMAIN: &[&str] =
-    &[include_str!("../migrations/001.sql"), include_str!("../migrations/002_peer.sql")];
+pub(crate) const DOMAIN: &[&str] = &[
+    include_str!("../migrations/001.sql"),
+    include_str!("../migrations/002.sql"),
+    include_str!("../migrations/003.sql"),
+];
 
 /// Steps of the schema of a journal.
 pub(crate) const JOURNAL: &[&str] = &[include_str!("../migrations/journal_001.sql")];

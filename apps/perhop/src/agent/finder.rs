@@ -21,6 +21,8 @@ pub struct Finder {
     found: Option<oneshot::Sender<PathBuf>>,
     /// Its absence has been told.
     complained: bool,
+    /// Somebody else says what becomes of it.
+    is_quiet: bool,
 }
 
 impl Finder {
@@ -35,7 +37,13 @@ impl Finder {
     ) -> Self {
         let reads = Reads::of(file);
         let announcements = reads.policies.then_some((inlet, answers));
-        Self { router, reads, announcements, found, complained: false }
+        Self { router, reads, announcements, found, complained: false, is_quiet: false }
+    }
+
+    /// Finds the same router for the policy of its domain. What becomes of the router the agent says itself.
+    pub fn of_policy(router: Option<String>) -> Self {
+        let reads = Reads::of_policy();
+        Self { router, reads, announcements: None, found: None, complained: true, is_quiet: true }
     }
 }
 
@@ -45,11 +53,11 @@ impl Connector for Finder {
     async fn connect(&mut self) -> Result<Link, AppError> {
         let path = find_socket(self.router.as_deref())?;
         let link = Link::open(&path, self.reads).await?;
-        self.complained = false;
+        self.complained = self.is_quiet;
         if let Some(found) = self.found.take() {
             let _ = found.send(path.clone());
         }
-        if !self.reads.policies {
+        if !self.reads.policies && !self.reads.policy {
             clear_dead(&path);
         }
         if let Some((inlet, answers)) = self.announcements.take() {
@@ -83,6 +91,8 @@ impl Connector for Finder {
     }
 
     fn lost(&mut self, why: Broken<AppError>) {
-        progress(format_args!("the router is gone: {why}"));
+        if !self.is_quiet {
+            progress(format_args!("the router is gone: {why}"));
+        }
     }
 }

@@ -7,7 +7,7 @@ use perhop_agent::{ClassReading, Input, Readings, flows_of_row};
 use perhop_bandwidth::{AgentFile, Output};
 use perhop_drive::Connection;
 use perhop_io::clock;
-use perhop_model::{Claim, ErrorItem, Kind, Name, Reply, ShowPage, ShowRow, StatePage};
+use perhop_model::{Claim, ErrorItem, Kind, Name, Owner, Reply, ShowPage, ShowRow, StatePage};
 use perhop_serve::{Client, ClientError, KeptConnection};
 use perhop_units::Instant;
 use serde_json::Value;
@@ -27,13 +27,25 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Reads {
     classes: bool,
     pub(super) policies: bool,
+    /// It is the policy of a domain that reads: of its own objects, and no counters.
+    pub(super) policy: bool,
 }
 
 impl Reads {
     /// What the agent of a file needs.
     pub fn of(file: &AgentFile) -> Self {
         let policies = !file.bandwidth.links.is_empty();
-        Self { classes: file.measured().next().is_some() || !policies, policies }
+        Self { classes: file.measured().next().is_some() || !policies, policies, policy: false }
+    }
+
+    /// What the policy of a domain needs.
+    pub fn of_policy() -> Self {
+        Self { classes: false, policies: false, policy: true }
+    }
+
+    /// Whose objects they are.
+    pub(super) fn owner(self) -> Owner {
+        if self.policy { perhop_policy::reconcile::owner() } else { Owner::Agent }
     }
 }
 
@@ -110,7 +122,7 @@ impl Link {
         let client = Client::new(path).waiting(PATIENCE);
         let mut kept = client.connect().await?;
         let epoch = epoch(&mut kept).await?;
-        let watch = Watch::new(client.clone());
+        let watch = Watch::new(client.clone(), reads);
         Ok(Self { client, kept, reads, epoch, watch, known: 0 })
     }
 
@@ -154,9 +166,11 @@ impl Link {
     /// All objects of some kinds, and the oldest revision that some of them are of.
     async fn objects(&mut self, kinds: &[Kind]) -> Result<Input, AppError> {
         let (mut objects, mut revision) = (Vec::new(), u64::MAX);
+        let owner = self.reads.owner();
         for kind in kinds {
             // Of these there may be very many, and only its own are of interest.
-            let own = if matches!(kind, Kind::Profile | Kind::Filter) { "&owner=agent" } else { "" };
+            let only_own = self.reads.policy || matches!(kind, Kind::Profile | Kind::Filter);
+            let own = if only_own { format!("&owner={owner}") } else { String::new() };
             let first = format!("/v1/state?kind={kind}&limit={OBJECTS}{own}");
             let mut next = Some(first.clone());
             while let Some(uri) = next {
@@ -178,6 +192,12 @@ impl Link {
     }
 
     async fn readings(&mut self) -> Result<Readings, AppError> {
+        if self.reads.policy {
+            let page = self.ask(PROBE, None).await?.accepted::<StatePage>()?;
+            let revision = self.watch.revision().map_or(page.revision, |own| own.max(self.known));
+            let (classes, policies) = (Vec::new(), Vec::new());
+            return Ok(Readings { epoch: page.epoch, revision, at: clock::monotonic(), classes, policies });
+        }
         let policies = self.show("abr-policies", self.reads.policies).await?;
         let classes = self.show("classes", self.reads.classes).await?;
         // One of the two was read.

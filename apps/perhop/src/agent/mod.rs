@@ -10,6 +10,7 @@ mod file;
 mod finder;
 mod link;
 mod listen;
+mod policy;
 mod replay;
 mod run;
 mod watch;

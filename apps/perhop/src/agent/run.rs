@@ -3,7 +3,7 @@
 use super::driver::{LiveAgent, MACHINE, Setup};
 use super::finder::Finder;
 use super::words::in_words;
-use super::{ask, decide, domain};
+use super::{ask, decide, domain, policy};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
@@ -92,6 +92,11 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let (in_router, beside) =
         deciding.take().map(|deciding| (deciding.in_router, (deciding.found, deciding.doors))).unzip();
     let (found, doors) = beside.unzip();
+    if let (Some(policy), Some(controller)) = (&file.policy, &file.controller) {
+        let started =
+            policy::start(policy, controller, named(args, file), &args.file, (setup.fence, args.json));
+        runtime.block_on(started)?;
+    }
     let finder = Finder::new(named(args, file), file, inlet.clone(), answered, found);
     let kept = runtime.spawn(keep(finder, requests, inlet, keeping));
     let stop = async {

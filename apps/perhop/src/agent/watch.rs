@@ -1,7 +1,8 @@
 //! What others change in the router, as it tells: the agent looks again when it concerns it, and not because somebody else has
 //! reserved something for a flow.
 
-use perhop_model::{Event, EventKind, Owner};
+use super::link::Reads;
+use perhop_model::{Event, EventKind};
 use perhop_serve::Client;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,9 +36,9 @@ struct Seen {
 
 impl Watch {
     /// Begins with what happens from now on. Needs a tokio runtime.
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, reads: Reads) -> Self {
         let seen = Arc::<Seen>::default();
-        let task = tokio::spawn(follow(client, Arc::clone(&seen)));
+        let task = tokio::spawn(follow(client, reads, Arc::clone(&seen)));
         Self { seen, task }
     }
 
@@ -65,17 +66,20 @@ impl Drop for Watch {
     }
 }
 
-async fn follow(client: Client, seen: Arc<Seen>) {
+async fn follow(client: Client, reads: Reads, seen: Arc<Seen>) {
+    let own = reads.owner();
+    // What clients of the traffic-control API reserve is no business of the agent's; the policy has its own objects alone.
+    let which = if reads.policy { format!("owner={own}") } else { "without=tcapi:*".to_owned() };
+    let uri = format!("/v1/events?after=0&type=committed,expired,reverted&{which}");
     loop {
-        // What clients of the traffic-control API reserve is no business of its.
-        let uri = "/v1/events?after=0&type=committed,expired,reverted&without=tcapi:*";
-        if let Ok(mut events) = client.follow(uri, Some(SILENCE)).await {
+        if let Ok(mut events) = client.follow(&uri, Some(SILENCE)).await {
             while let Ok(Some(line)) = events.next().await {
                 let Ok(event) = serde_json::from_str::<Event>(&line) else { break };
                 let is_news = match event.kind {
                     // Transactions of an instance are numbered behind its fence.
-                    EventKind::Committed { owner: Owner::Agent, txn_id, .. }
-                        if txn_id.0[..8] == seen.fence.load(Ordering::Acquire).to_be_bytes() =>
+                    EventKind::Committed { owner, txn_id, .. }
+                        if owner == own
+                            && txn_id.0[..8] == seen.fence.load(Ordering::Acquire).to_be_bytes() =>
                     {
                         false
                     }

@@ -12,7 +12,7 @@ use tracing::info;
 /// See the module.
 pub struct InStore(pub Arc<Store>);
 
-fn not_kept(error: &Error) -> NotKept {
+pub(super) fn not_kept(error: &Error) -> NotKept {
     let message = format!("{error}{}", super::because(error));
     NotKept { code: error.code(), retry_after_ms: error.retry_after_ms(), message }
 }
@@ -87,4 +87,4 @@ impl Journal for PeersInStore {
 }
 
 /// Between two attempts to learn whether a group was written.
-const DOUBT: std::time::Duration = std::time::Duration::from_millis(200);
+pub(super) const DOUBT: std::time::Duration = std::time::Duration::from_millis(200);

@@ -4,6 +4,7 @@ use super::ControllerError;
 use super::file::ControllerFile;
 use super::keeper::InStore;
 use super::peers::{self, Reached};
+use super::policy::LedPolicy;
 use perhop_broker::ledger::{ClientChange, Refusal};
 use perhop_io::clock;
 use perhop_serve::controller::camara::Camara;
@@ -89,6 +90,14 @@ impl Leading {
                 return Ok(());
             }
         };
+        let mut policy = match LedPolicy::begin(&self.store, fence, stop.clone()).await {
+            Ok(policy) => policy,
+            Err(error) => {
+                error!("cannot read the policy: {error}{}", super::because(&error));
+                tokio::time::sleep(BEAT).await;
+                return Ok(());
+            }
+        };
         let reservations = snapshot.reservations.len();
         let keeper = Arc::new(InStore(Arc::clone(&self.store)));
         let file = Arc::clone(&self.file.borrow_and_update());
@@ -118,22 +127,29 @@ impl Leading {
             Err(refusal) if first => {
                 drop(end);
                 let _ = running.await;
+                policy.end().await;
                 let _ = self.store.resign(fence).await;
                 return Err(ControllerError::Domain(refusal.message));
             }
             Err(refusal) => error!("the file's domain cannot be taken: {}", refusal.message),
         }
         let mut seated = !owed;
+        let (seat, policies) = (self.seat.clone(), policy.policies.clone());
+        let sit = |reaching: &Reaching| {
+            let (keeper, policies) = (Arc::clone(&keeper) as _, Some(policies.clone()));
+            seat.take_with(domain.clone(), keeper, reaching.between(), policies);
+        };
         let mut reaching = Reaching { fence, peers: Vec::new(), running: None, owed: true };
         if seated {
             let wrong = self.reach(&domain, &mut reaching).await;
             if let Some(why) = wrong.filter(|_| first) {
                 drop(end);
                 let _ = running.await;
+                policy.end().await;
                 let _ = self.store.resign(fence).await;
                 return Err(ControllerError::Peers(why));
             }
-            self.seat.take_with(domain.clone(), Arc::clone(&keeper) as _, reaching.between());
+            sit(&reaching);
         }
         let mut running = running;
         let mut beat = tokio::time::interval(BEAT);
@@ -141,13 +157,14 @@ impl Leading {
         let leads = loop {
             tokio::select! {
                 done = &mut running => break done.unwrap_or(false),
+                () = policy.lost() => break false,
                 () = lease.lost() => break false,
                 _ = beat.tick() => {
                     if std::mem::take(&mut owed) {
                         owed = self.take_file_again(&domain).await;
                         if !owed && !std::mem::replace(&mut seated, true) {
                             self.reach(&domain, &mut reaching).await;
-                            self.seat.take_with(domain.clone(), Arc::clone(&keeper) as _, reaching.between());
+                            sit(&reaching);
                         }
                     }
                     if seated && reaching.owed {
@@ -167,6 +184,7 @@ impl Leading {
             }
         };
         self.seat.leave();
+        policy.end().await;
         if leads {
             let _ = self.store.resign(fence).await;
         } else {

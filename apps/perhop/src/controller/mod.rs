@@ -6,6 +6,7 @@ mod file;
 mod keeper;
 mod lead;
 mod peers;
+mod policy;
 mod run;
 
 pub use file::{Cops, cops, doors};

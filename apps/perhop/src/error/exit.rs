@@ -60,6 +60,7 @@ impl AppError {
             Self::Output(_)
             | Self::Write { .. }
             | Self::Journal { .. }
+            | Self::PolicyJournal { .. }
             | Self::BadAnswer(_)
             | Self::NoRouter
             | Self::NoController

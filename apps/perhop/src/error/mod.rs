@@ -63,6 +63,14 @@ pub enum AppError {
         /// Error.
         source: perhop_store::Error,
     },
+    /// What is known of the policy cannot be kept.
+    #[error("{}: {source}\nIt keeps what is known of the domain's policy: name another file in [policy], or remove this one.", path.display())]
+    PolicyJournal {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: perhop_store::Error,
+    },
     /// Leases cannot be used so.
     #[error("[leases]: {0}")]
     Leases(perhop_broker::lease::SettingsError),

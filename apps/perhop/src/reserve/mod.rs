@@ -16,7 +16,8 @@ use perhop_serve::domain::Packets;
 use perhop_serve::{Client, Method, Place, decisions_path, socket_path};
 use perhop_units::{Dscp, Duration, Rate};
 use serde_json::{Value, json};
-use words::{line, refusal, table};
+pub use words::refusal;
+use words::{line, table};
 
 /// Reservations that are asked for at once.
 const PAGE: usize = 10_000;

@@ -53,6 +53,11 @@ pub(super) fn socket(name: &str) -> PathBuf {
 
 impl Domain {
     pub(super) fn new(test: &str) -> Option<Self> {
+        Self::with(test, |_, agent| agent)
+    }
+
+    /// With the files of agents changed: by node, and what the example has.
+    pub(super) fn with(test: &str, change: impl Fn(&str, String) -> String) -> Option<Self> {
         if !is_privileged_for_net() {
             skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
             return None;
@@ -82,7 +87,7 @@ impl Domain {
         for node in NODES {
             scratch.file(&format!("{node}.toml"), &text(&format!("{node}.toml")));
             let agent = text(&format!("{node}-agent.toml")).replace("\"example\"", &format!("\"{name}\""));
-            scratch.file(&format!("{node}-agent.toml"), &agent);
+            scratch.file(&format!("{node}-agent.toml"), &change(node, agent));
         }
         let mut domain = Self { scratch, name, namespaces, hosts, running: Vec::new() };
         domain.running.push(controller(&domain.scratch, &domain.name, &[]));

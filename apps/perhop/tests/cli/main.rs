@@ -20,6 +20,7 @@ mod http;
 mod lab;
 mod mix;
 mod pages;
+mod policy;
 mod record;
 mod router;
 mod shown;

@@ -19,9 +19,11 @@
 //! Changes come with numbers: [`Reconciler::take`] takes those that follow what it has, and otherwise says from where it must be
 //! told again. What it has ([`Reconciler::known`]) is all that a journal keeps: with it the next instance begins.
 
+mod agent;
 mod part;
 mod quarantine;
 
+pub use agent::{Input, Output, PolicyAgent, Said};
 pub use quarantine::Quarantined;
 
 use crate::compile::Wanted;
@@ -40,6 +42,11 @@ pub const MAX_OBJECTS: usize = 4_000_000;
 
 /// The kinds that a policy has in a router, in the order in which they refer to each other.
 const KINDS: [Kind; 4] = [Kind::Class, Kind::Profile, Kind::Sla, Kind::Filter];
+
+/// Whether a policy has objects of this kind.
+pub fn is_of_policy(key: &Key) -> bool {
+    KINDS.contains(&key.kind)
+}
 
 /// The owner of what a policy has in a router.
 pub fn owner() -> Owner {
@@ -183,10 +190,9 @@ impl Reconciler {
     /// # Errors
     /// [`NotTaken`]; nothing is taken then. Changes that are known already are no error.
     pub fn take(&mut self, news: News) -> Result<(), NotTaken> {
-        let is_ours = |key: &Key| KINDS.contains(&key.kind);
         match news {
             News::Whole(known) => {
-                if known.wanted.len() > MAX_OBJECTS || !known.wanted.keys().all(is_ours) {
+                if known.wanted.len() > MAX_OBJECTS || !known.wanted.keys().all(is_of_policy) {
                     return Err(NotTaken::Foreign);
                 }
                 let before = std::mem::replace(&mut self.known, known);
@@ -202,7 +208,7 @@ impl Reconciler {
                     return Err(NotTaken::Gap { have: self.known.seq });
                 }
                 let more = self.known.wanted.len() + changes.len() > MAX_OBJECTS;
-                if more || !changes.iter().all(|(key, _)| is_ours(key)) {
+                if more || !changes.iter().all(|(key, _)| is_of_policy(key)) {
                     return Err(NotTaken::Foreign);
                 }
                 (self.known.seq, self.known.edition) = (seq, edition);

@@ -2,6 +2,7 @@
 
 use super::refused::Refused;
 use super::seat::Seat;
+use crate::body::Trusted;
 use crate::domain::{Caller, ClientKind, Credential, Role};
 use crate::listener::{Guest, Peer};
 use axum::extract::{FromRef, FromRequestParts};
@@ -38,6 +39,9 @@ pub(crate) struct Viewer(#[allow(dead_code, reason = "that there is one is what 
 
 /// Somebody who may reserve.
 pub(crate) struct Asker(pub(crate) Caller);
+
+/// Somebody who may change the policy.
+pub(crate) struct Operator(pub(crate) Caller);
 
 /// Somebody who may change the domain.
 pub(crate) struct Admin(pub(crate) Caller);
@@ -101,6 +105,9 @@ macro_rules! extractor {
                 if parts.method == Method::GET && caller.per_second.is_some() {
                     seat.led()?.domain.turn(&caller).await?;
                 }
+                if caller.role >= Role::Operator {
+                    parts.extensions.insert(Trusted);
+                }
                 Ok(Self(caller))
             }
         }
@@ -110,4 +117,5 @@ macro_rules! extractor {
 extractor!(Known, |_| true, "ask");
 extractor!(Viewer, |role| role != Role::Agent, "see this");
 extractor!(Asker, |role| !matches!(role, Role::Viewer), "reserve");
+extractor!(Operator, |role| role >= Role::Operator, "change the policy");
 extractor!(Admin, |role| role == Role::Admin, "change the domain");

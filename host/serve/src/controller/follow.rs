@@ -29,7 +29,7 @@ pub(super) fn endpoints() -> Endpoints<Shared> {
 }
 
 /// An agent that hears nothing for three of these has lost its controller.
-const BEAT: Duration = Duration::from_secs(1);
+pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// An agent tells how its router stands every ten seconds at least. One that has not for so long is not heard any more: what it
 /// said last may not be so.
 const UNHEARD: Duration = Duration::from_secs(30);

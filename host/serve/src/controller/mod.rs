@@ -7,6 +7,7 @@ mod follow;
 mod leases;
 mod openapi;
 mod peers;
+mod policy;
 mod refused;
 mod reservations;
 mod seat;
@@ -16,6 +17,9 @@ pub(crate) use caller::LOCAL;
 pub use caller::local_client;
 pub use follow::Report;
 pub use leases::{LeaseAsk, LeaseHas};
+pub use policy::{
+    CommitBody, PolicyChange, PolicyDiff, PolicyShown, PolicyText, RollbackBody, RouterDiff, SessionBody,
+};
 pub(crate) use refused::{Refused, with_refusal};
 pub(crate) use reservations::number;
 pub use seat::Seat;
@@ -46,6 +50,7 @@ fn all() -> Endpoints<Shared> {
         .and(follow::endpoints())
         .and(leases::endpoints())
         .and(peers::endpoints())
+        .and(policy::endpoints())
 }
 
 #[derive(Clone)]

@@ -2,9 +2,13 @@
 
 use super::follow::Report;
 use super::leases::{LeaseAsk, LeaseHas};
+use super::policy::{
+    CandidateBody, CommitBody, ConfirmBody, PolicyDiff, PolicyShown, PolicyText, RollbackBody, SessionBody,
+};
 use super::shapes::{CreateReservation, ReservationPage, ReservationRow};
 use crate::domain::Packets;
 use crate::limits::LimitsPage;
+use crate::policy::{RouterReport, Standing};
 use perhop_model::ErrorItem;
 use utoipa::OpenApi;
 
@@ -12,7 +16,7 @@ use utoipa::OpenApi;
 #[openapi(
     info(
         title = "Perhop controller",
-        description = "Reservations of a domain of routers.\n\nWho asks is known by `Authorization: Bearer TOKEN`, by a \
+        description = "Reservations and the policy of a domain of routers.\n\nWho asks is known by `Authorization: Bearer TOKEN`, by a \
         certificate of the domain's authority, or at the Unix socket by the user. Quantities are integers: bit/s, ms since \
         1970 UTC.\n\nAn answer to something that was changed is given when the change is in the database. A refusal has a body \
         with `errors`, as a router's has, and `refusal`: `{code, message, domain?, link?, class?, asked_bps?, free_bps?, \
@@ -28,6 +32,16 @@ use utoipa::OpenApi;
         Report,
         LeaseAsk,
         LeaseHas,
+        PolicyText,
+        PolicyShown,
+        PolicyDiff,
+        CandidateBody,
+        CommitBody,
+        ConfirmBody,
+        RollbackBody,
+        SessionBody,
+        RouterReport,
+        Standing,
         ErrorItem,
         LimitsPage
     ))

@@ -2,6 +2,7 @@
 
 use crate::domain::{Domain, Keeper};
 use crate::peer::Between;
+use crate::policy::Policies;
 use perhop_broker::ledger::Refusal;
 use perhop_reason::Code;
 use std::sync::Arc;
@@ -18,6 +19,14 @@ pub(crate) struct Led {
     pub(super) keeper: Arc<dyn Keeper>,
     /// What it has with neighbouring domains; none = it has none.
     pub(crate) between: Option<Between>,
+    policies: Option<Policies>,
+}
+
+impl Led {
+    pub(super) fn policies(&self) -> Result<&Policies, Refusal> {
+        let none = || Refusal::new(Code::Unsupported, "this domain has no policy");
+        self.policies.as_ref().ok_or_else(none)
+    }
 }
 
 impl Default for Seat {
@@ -27,14 +36,20 @@ impl Default for Seat {
 }
 
 impl Seat {
-    /// Leads from now on.
+    /// Leads from now on, a domain without a policy.
     pub fn take(&self, domain: Domain, keeper: Arc<dyn Keeper>) {
-        self.take_with(domain, keeper, None);
+        self.take_with(domain, keeper, None, None);
     }
 
-    /// Leads from now on, and reaches other domains like this.
-    pub fn take_with(&self, domain: Domain, keeper: Arc<dyn Keeper>, between: Option<Between>) {
-        self.0.send_replace(Some(Led { domain, keeper, between }));
+    /// Leads from now on, reaches other domains like this, and has these policies.
+    pub fn take_with(
+        &self,
+        domain: Domain,
+        keeper: Arc<dyn Keeper>,
+        between: Option<Between>,
+        policies: Option<Policies>,
+    ) {
+        self.0.send_replace(Some(Led { domain, keeper, between, policies }));
     }
 
     /// Reaches other domains like this from now on, if it leads.

@@ -14,6 +14,7 @@ pub use known::{Caller, ClientKind, Credential, Role, token_sha256};
 pub use lease::LeaseNote;
 pub use news::{News, Whole};
 pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
+pub(crate) use run::WallTimer;
 pub use run::{DomainTask, Keeper, NotKept, Writing};
 
 use known::Known;

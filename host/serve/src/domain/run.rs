@@ -47,7 +47,7 @@ pub struct NotKept {
 
 /// The clock of the wall, which the lives of reservations are told by.
 #[derive(Clone, Copy, Debug, Default)]
-struct WallTimer;
+pub(crate) struct WallTimer;
 
 impl Timer for WallTimer {
     fn now(&self) -> Instant {

@@ -1,6 +1,7 @@
 //! What holds over both engines.
 
 use crate::domain::{Model, audit, capacity, feed, group, reservation};
+use crate::policy::*;
 use crate::support::*;
 use perhop_broker::record::*;
 use perhop_reason::Code;
@@ -35,6 +36,7 @@ macro_rules! cases {
 cases![
     a_database_is_made_once_whoever_opens_it,
     a_newer_schema_is_refused_and_left_alone,
+    a_database_of_before_is_brought_up_to_date,
     a_store_holds_what_its_groups_come_to,
     a_leader_that_was_replaced_writes_nothing,
     a_group_is_written_once_however_often_it_is_sent,
@@ -46,6 +48,11 @@ cases![
     a_number_that_no_column_holds_is_refused_and_the_largest_is_kept,
     a_database_that_somebody_locks_says_so_and_goes_on_afterwards,
     a_call_that_is_given_up_leaves_no_lock_behind,
+    every_edition_is_put_together_again_as_it_was,
+    an_edition_is_written_once_and_by_the_leader_alone,
+    what_a_router_is_to_take_over_is_its_own_and_says_where_it_was_cut,
+    how_routers_stand_is_kept,
+    sessions_and_what_was_used_are_kept,
 ];
 
 async fn a_database_is_made_once_whoever_opens_it(place: Place) {
@@ -71,9 +78,24 @@ async fn a_newer_schema_is_refused_and_left_alone(place: Place) {
     let mut beside = place.beside().await;
     beside.run("UPDATE schema_version SET version = 99").await;
     let error = Store::open(&place.address, Limits::default()).await.expect_err("it is newer");
-    assert!(matches!(error, Error::NewerSchema { found: 99, known: 2 }), "{error:?}");
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 3 }), "{error:?}");
     assert_eq!((error.code(), error.retry_after_ms()), (Code::BackendFailed, None));
     assert_eq!(beside.number("SELECT version FROM schema_version").await, 99);
+}
+
+async fn a_database_of_before_is_brought_up_to_date(place: Place) {
+    drop(place.open().await);
+    let mut beside = place.beside().await;
+    // As the first version left it.
+    for made_since in ["TABLE peer", "TABLE usage", "INDEX change_feed_of_router"] {
+        beside.run(&format!("DROP {made_since}")).await;
+    }
+    beside.run("UPDATE schema_version SET version = 1").await;
+    for _ in 0..2 {
+        drop(place.open().await);
+        assert_eq!(beside.number("SELECT version FROM schema_version").await, 3);
+        assert_eq!(beside.number("SELECT COUNT(*) FROM usage").await, 0);
+    }
 }
 
 async fn a_store_holds_what_its_groups_come_to(place: Place) {

@@ -6,5 +6,6 @@ mod domain;
 mod faults;
 mod journal;
 mod kill;
+mod policy;
 mod postgres;
 mod support;
