@@ -38,6 +38,7 @@ mod report;
 mod router;
 mod schedule;
 mod sim;
+mod sip;
 mod tcapi;
 mod traffic;
 mod turns;
@@ -97,6 +98,8 @@ pub enum Bench {
     Tcapi(tcapi::Options),
     /// Requests of a domain by COPS, and the memory of clients that do nothing
     Cops(cops::Options),
+    /// Calls through a SIP proxy, and the memory of live ones, beside Kamailio where it is installed
+    Sip(sip::Options),
     /// Reservations of a domain: decided, kept in a database, loaded from it
     Ledger(ledger::Options),
 }
@@ -129,6 +132,7 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
         Bench::Tcapi(options) => tcapi::run(options, &mut Sink::new(options.json)),
         Bench::Cops(options) => cops::run(options, &mut Sink::new(options.json)),
+        Bench::Sip(options) => sip::run(options, &mut Sink::new(options.json)),
         Bench::Ledger(options) => ledger::run(options, &mut Sink::new(options.json)),
     }
 }

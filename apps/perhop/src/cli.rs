@@ -3,7 +3,7 @@
 use crate::error::{AppError, Verdict};
 use crate::{
     abr, agent, bench, classify, completions, controller, cops, lab, man, pki, policy, reserve, router, show,
-    tcapi, user,
+    sip_proxy, tcapi, user,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -43,6 +43,9 @@ pub enum Command {
     /// Say where subscribers of the policy are
     #[command(subcommand)]
     User(user::UserCommand),
+    /// Pass telephone calls on, and reserve bandwidth for them
+    #[command(subcommand)]
+    SipProxy(sip_proxy::SipProxyCommand),
     /// Hold TCP flows of this host at rates
     Abr(abr::AbrArgs),
     /// Show what a running router has and counts
@@ -84,6 +87,7 @@ impl Command {
             Self::Policy(command) => command.run(),
             Self::Status(args) => policy::status(&args),
             Self::User(command) => command.run(),
+            Self::SipProxy(command) => command.run(),
             Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
             Self::Tcapi(command) => command.run(),

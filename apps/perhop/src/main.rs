@@ -32,6 +32,7 @@ mod remote;
 mod reserve;
 mod router;
 mod show;
+mod sip_proxy;
 mod sockets;
 mod table;
 mod tcapi;

@@ -384,7 +384,11 @@ impl KeptConnection {
         ClientError::Closed { place: self.client.place.clone() }
     }
 
-    async fn exchange(
+    /// Any request, with its body.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) async fn exchange(
         &mut self,
         method: Method,
         uri: &str,

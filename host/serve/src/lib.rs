@@ -29,6 +29,7 @@ mod refusal;
 mod router;
 mod server;
 mod share;
+pub mod sip;
 mod socket;
 mod stream;
 mod tcapi;

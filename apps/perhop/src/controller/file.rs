@@ -140,16 +140,22 @@ pub fn doors<T>(
     tables.into_iter().filter_map(read).collect()
 }
 
+/// The client type that is spoken by COPS.
+pub fn client_type(table: &mut TableReader<'_>) -> ClientType {
+    let client_type = table.integer("client_type", PRIVATE).and_then(|n| u16::try_from(n.value).ok());
+    client_type.map_or(DEFAULT_CLIENT_TYPE, ClientType)
+}
+
 /// A door for COPS.
 pub fn cops(table: &mut TableReader<'_>, folder: &Path) -> Option<Cops> {
     let listen = listen(table, folder, "127.0.0.1:3288");
-    let client_type = table.integer("client_type", PRIVATE).and_then(|n| u16::try_from(n.value).ok());
-    let client_type = client_type.map_or(DEFAULT_CLIENT_TYPE, ClientType);
+    let client_type = client_type(table);
     let other = table.value_with("other", "an address", address_of).map(|other| other.value);
     listen.map(|listen| Cops { listen, client_type, other })
 }
 
-fn address_of(text: &str) -> Result<SocketAddr, TextError> {
+/// An address with a port.
+pub fn address_of(text: &str) -> Result<SocketAddr, TextError> {
     let why = || TextError::new("is not an address with a port").hint("Write for example \"127.0.0.1:8080\"");
     text.parse().map_err(|_| why())
 }

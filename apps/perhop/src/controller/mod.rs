@@ -9,7 +9,7 @@ mod peers;
 mod policy;
 mod run;
 
-pub use file::{Cops, cops, doors};
+pub use file::{Cops, address_of, client_type, cops, doors};
 pub use run::told;
 
 use crate::error::{AppError, Verdict};

@@ -65,6 +65,7 @@ impl AppError {
             | Self::NoRouter
             | Self::NoController
             | Self::Controller(_)
+            | Self::SipProxy(_)
             | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
             | Self::NoTcapi { .. }

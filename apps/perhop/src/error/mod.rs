@@ -12,6 +12,7 @@ use perhop_bench::BenchError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
 use perhop_routerfile::overrides::BadSetting;
+use perhop_serve::sip::SipError;
 use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
 use std::io;
 use std::path::PathBuf;
@@ -27,6 +28,23 @@ fn what_to_do(source: &io::Error) -> &'static str {
             "A file is in its place: remove it, or name another directory."
         }
         _ => "Check that the directory exists and may be written.",
+    }
+}
+
+/// Why a proxy does not start, and what to do about it.
+#[derive(Debug, Error)]
+#[error("{source}{}", sip_remedy(source))]
+pub struct SipProxyError {
+    #[from]
+    source: SipError,
+}
+
+fn sip_remedy(error: &SipError) -> &'static str {
+    match error {
+        SipError::Address { .. } => {
+            "\nName another address or port in [[listen]], or end what listens there."
+        }
+        SipError::Tls(_) | SipError::NoCertificate => "\n`perhop pki` makes an authority and certificates.",
     }
 }
 
@@ -261,6 +279,9 @@ pub enum AppError {
     /// A controller does not start.
     #[error("{0}")]
     Controller(#[from] crate::controller::ControllerError),
+    /// A proxy does not start.
+    #[error("{0}")]
+    SipProxy(#[from] SipProxyError),
     /// The laboratory cannot do its work.
     #[error("{0}")]
     Lab(#[from] LabCommandError),

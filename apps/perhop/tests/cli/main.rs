@@ -24,6 +24,7 @@ mod policy;
 mod record;
 mod router;
 mod shown;
+mod sip;
 mod tcapi;
 mod torture;
 
@@ -489,7 +490,7 @@ fn a_snap_length_that_cuts_headers_is_said() {
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let commands: [&[&str]; 34] = [
+    let commands: [&[&str]; 37] = [
         &[],
         &["router"],
         &["router", "check"],
@@ -518,6 +519,9 @@ fn every_subcommand_explains_itself() {
         &["reserve", "list"],
         &["cops"],
         &["cops", "decode"],
+        &["sip-proxy"],
+        &["sip-proxy", "check"],
+        &["sip-proxy", "run"],
         &["pki"],
         &["pki", "init"],
         &["pki", "issue"],

@@ -36,6 +36,11 @@ impl Locations {
         Self { records, contacts, due, most_records, most_contacts }
     }
 
+    /// From now on at most so many; what there is stays.
+    pub fn limit(&mut self, most_records: usize, most_contacts: usize) {
+        (self.most_records, self.most_contacts) = (most_records, most_contacts);
+    }
+
     /// Where the owner of a record is now.
     pub fn find(&self, now: Instant, record: &[u8]) -> impl Iterator<Item = &Binding> {
         self.records.get(record).into_iter().flatten().filter(move |binding| binding.until > now)

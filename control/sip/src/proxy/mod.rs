@@ -144,6 +144,14 @@ impl<Q: Quality> Proxy<Q> {
         }
     }
 
+    /// Goes on with these settings. Where it listens, what it signs by, and its transactions' timers stay as they are.
+    pub fn configure(&mut self, settings: Settings) {
+        let old = std::mem::replace(&mut self.settings, settings);
+        self.settings.listen = old.listen;
+        (self.settings.secret, self.settings.seed, self.settings.timers) = (old.secret, old.seed, old.timers);
+        self.locations.limit(self.settings.limits.records, self.settings.limits.contacts);
+    }
+
     /// Takes what happens.
     pub fn handle_input(&mut self, now: Instant, input: Input) {
         match input {

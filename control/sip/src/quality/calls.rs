@@ -134,6 +134,11 @@ impl Calls {
         }
     }
 
+    /// Decides by these settings from now on. What holds and what is asked for stays as it is.
+    pub fn configure(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// The next thing to be done by those who reserve.
     pub fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
@@ -256,6 +261,7 @@ impl Calls {
                 answered: dialog.answered,
                 ended: now,
                 rate: std::mem::replace(&mut dialog.most, Rate::from_bits_per_sec(0)),
+                reserved: std::mem::take(&mut dialog.reserved),
                 ending,
             });
         }

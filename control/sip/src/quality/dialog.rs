@@ -1,7 +1,7 @@
 //! One dialog of a call: who offers what to whom, and what follows from it for reservations.
 
 use super::leg::Leg;
-use super::order::Request;
+use super::order::{Request, Reserved};
 use super::settings::{Ask, Settings};
 use super::{Mode, Ticket};
 use crate::message::{Message, Method, scan};
@@ -48,8 +48,9 @@ pub(super) struct Dialog {
     pub(super) answered: Option<Instant>,
     /// When the session is over unless refreshed.
     pub(super) expires: Option<Instant>,
-    /// The most that was reserved.
+    /// The most that was reserved, and where.
     pub(super) most: Rate,
+    pub(super) reserved: Vec<Reserved>,
     /// The reservation was refused or taken away, and nothing more is tried.
     pub(super) refused: Option<Code>,
     /// The edge router of the other side, as its proxy has told.
@@ -108,6 +109,7 @@ impl Dialog {
             answered: None,
             expires: None,
             most: Rate::from_bits_per_sec(0),
+            reserved: Vec::new(),
             refused: None,
             far: None,
             peer: false,
@@ -169,12 +171,16 @@ impl Dialog {
         // A phone's address is where it sends from, and where it receives.
         let phone = flows.first().and_then(|flow| flow.from).or(back.first().map(|flow| flow.to.ip()));
         let own = call.settings.edge(phone).to_string();
-        let (er, far) = match (part, call.settings.ask, call.far) {
-            (Part::Caller, Ask::Far, Some(far)) => (far.to_string(), Some(own)),
-            (_, _, far) => (own, far.map(str::to_string)),
+        // Where no other proxy tells, the table knows the phones of both.
+        let other = flows.first().map(|flow| flow.to.ip()).or(back.first().and_then(|flow| flow.from));
+        let far = call.far.or_else(|| call.settings.edge_of(other?));
+        let (er, far) = match (part, call.settings.ask, far) {
+            (Part::Caller, Ask::Far, Some(far)) => (far.to_string(), Some(own.clone())),
+            (_, _, far) => (own.clone(), far.map(str::to_string)),
         };
         Some(Request {
             er,
+            from: own,
             far,
             flows: flows.clone(),
             back: back.to_vec(),

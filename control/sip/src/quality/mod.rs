@@ -18,7 +18,7 @@ mod tshark_tests;
 
 pub use calls::{Calls, Counters};
 pub use header::{Descriptor, Dir, Mode};
-pub use order::{Ending, Order, Record, Request, ReservationId};
+pub use order::{Ending, Order, Record, Request, ReservationId, Reserved, sum};
 pub use settings::{Ask, Edge, OnRefusal, Rule, Settings};
 
 use crate::message::{Head, Message, Uri};

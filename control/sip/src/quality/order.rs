@@ -13,9 +13,11 @@ pub struct ReservationId(pub u64);
 pub struct Request {
     /// The edge router that is asked.
     pub er: String,
-    /// The edge router at the other end, if it is known.
+    /// The edge router where `flows` enter the network: `er`, unless the other side's decides.
+    pub from: String,
+    /// The edge router at the other end of `er`, if it is known.
     pub far: Option<String>,
-    /// Packets that are sent into the network at `er`.
+    /// Packets that are sent into the network at `from`.
     pub flows: Vec<Flow>,
     /// Packets that come from the other end: for a reservation of both directions, all or nothing.
     pub back: Vec<Flow>,
@@ -28,11 +30,26 @@ pub struct Request {
 }
 
 impl Request {
+    /// The edge router where `flows` leave the network, if it is known.
+    pub fn to(&self) -> Option<&str> {
+        if self.er == self.from { self.far.as_deref() } else { Some(&self.er) }
+    }
+
     /// What all flows take together.
     pub fn rate(&self) -> Rate {
-        let add = |sum: Rate, flow: &Flow| sum.saturating_add(flow.rate);
-        self.flows.iter().chain(&self.back).fold(Rate::from_bits_per_sec(0), add)
+        sum(&self.flows).saturating_add(sum(&self.back))
     }
+
+    /// What is said of it when the call is over.
+    pub(super) fn reserved(&self) -> Reserved {
+        let (from, to) = (self.from.clone(), self.to().map(str::to_string));
+        Reserved { from, to, rate: sum(&self.flows), back: sum(&self.back) }
+    }
+}
+
+/// What flows take together.
+pub fn sum(flows: &[Flow]) -> Rate {
+    flows.iter().fold(Rate::from_bits_per_sec(0), |sum, flow| sum.saturating_add(flow.rate))
 }
 
 /// What is to be done. What has a serial number is answered by [`super::Calls::answer`].
@@ -71,6 +88,19 @@ pub enum Ending {
     NoMedia,
 }
 
+/// A part of what was reserved for a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// The edge router where packets enter.
+    pub from: String,
+    /// Where they leave, if that is known.
+    pub to: Option<String>,
+    /// How much in this direction.
+    pub rate: Rate,
+    /// How much in the other.
+    pub back: Rate,
+}
+
 /// What there is to say of a call, once for each dialog that reserved or tried to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -88,6 +118,8 @@ pub struct Record {
     pub ended: Instant,
     /// The most that was reserved.
     pub rate: Rate,
+    /// Where that was.
+    pub reserved: Vec<Reserved>,
     /// Why it ended.
     pub ending: Ending,
 }

@@ -122,8 +122,12 @@ impl Settings {
 
     /// The edge router of a phone.
     pub fn edge(&self, phone: Option<IpAddr>) -> &str {
-        let fits =
-            |edge: &&Edge| phone.is_some_and(|phone| crate::proxy::within(phone, edge.address, edge.prefix));
-        self.edges.iter().find(fits).map_or(&self.er, |edge| &edge.er)
+        phone.and_then(|phone| self.edge_of(phone)).unwrap_or(&self.er)
+    }
+
+    /// The edge router whose network an address is in.
+    pub fn edge_of(&self, address: IpAddr) -> Option<&str> {
+        let fits = |edge: &&Edge| crate::proxy::within(address, edge.address, edge.prefix);
+        self.edges.iter().find(fits).map(|edge| &*edge.er)
     }
 }

@@ -131,6 +131,7 @@ impl Calls {
             .fold(Rate::from_bits_per_sec(0), |sum, (_, leg)| sum.saturating_add(leg.request.rate()));
         if event == Event::Granted && rate > dialog.most {
             dialog.most = rate;
+            dialog.reserved = dialog.legs().map(|(_, leg)| leg.request.reserved()).collect();
         }
         let waiting = match &mut dialog.pending {
             Some(pending) if pending.asked == Some(part) => {

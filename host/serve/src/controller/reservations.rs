@@ -7,7 +7,7 @@ use super::refused::{Refused, shown};
 use super::seat::Led;
 use super::shapes::{ChangeReservation, CreateReservation, ReservationPage, ReservationRow};
 use crate::body::Received;
-use crate::domain::{Caller, Domain, Role};
+use crate::domain::{Caller, Domain, Flow, Packets, Role};
 use crate::endpoints::{Endpoints, in_range, parameters};
 use crate::peer::Between;
 use axum::Json;
@@ -159,12 +159,14 @@ async fn why(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> R
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     owner: Option<String>,
+    key: Option<String>,
     after: Option<u64>,
     limit: Option<usize>,
 }
 
 #[utoipa::path(get, path = "/v1/reservations", params(
     ("owner" = Option<String>, Query, description = "Only this client's; of agents and proxies always the own"),
+    ("key" = Option<String>, Query, description = "Only the one with this key of its owner, who is whoever asks unless it is said"),
     ("after" = Option<u64>, Query), ("limit" = Option<u32>, Query)),
     responses((status = 200, body = ReservationPage)))]
 async fn list(
@@ -179,12 +181,16 @@ async fn list(
         Role::Viewer | Role::Operator | Role::Admin => query.owner,
     };
     let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(1_000));
+    let (key, asker) = (query.key, caller.name.to_string());
     let done = async {
         let domain = s.seat.led()?.domain;
         let page = domain.look(move |ledger| {
-            let mut rows = match &owner {
-                Some(owner) => ledger.of_owner(owner, after, limit + 1),
-                None => ledger.all(after, limit + 1),
+            let mut rows = match (&key, &owner) {
+                (Some(key), owner) => {
+                    ledger.by_key(owner.as_ref().unwrap_or(&asker), key).into_iter().collect()
+                }
+                (None, Some(owner)) => ledger.of_owner(owner, after, limit + 1),
+                (None, None) => ledger.all(after, limit + 1),
             };
             let more = rows.len() > limit;
             rows.truncate(limit);
@@ -216,6 +222,16 @@ async fn one(
     Ok(Json(row.await?.ok_or_else(|| none(id))?).into_response())
 }
 
+/// What is kept with a reservation, with other packets.
+async fn with_packets(domain: &Domain, id: u64, packets: Vec<Packets>) -> Result<String, Refused> {
+    let row = domain.look(move |ledger| ledger.reservation(id)).await?.ok_or_else(|| none(id))?;
+    let flow = Flow { packets, ..Flow::of(&row) };
+    flow.check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))?;
+    // It is kept in the direction of the first of both.
+    let is_second = row.twin.is_some_and(|twin| twin < row.id);
+    Ok(if is_second { flow.turned().text() } else { flow.text() })
+}
+
 #[utoipa::path(patch, path = "/v1/reservations/{id}", params(("id" = u64, Path)), request_body = ChangeReservation,
     responses((status = 200, description = "All of it is in force", body = ReservationRow), (status = 403), (status = 404),
         (status = 422, description = "No capacity for more: it is as it was")))]
@@ -228,14 +244,24 @@ async fn change(
     let (wanted, _charge) = body.json::<ChangeReservation>().await?;
     let done = async {
         let id = number(id)?;
-        let ChangeReservation { bps, back_bps, lifetime_ms } = wanted;
-        let request = Request::Change { id, bps, back_bps, lifetime_ms, flow: None };
+        let ChangeReservation { bps, back_bps, lifetime_ms, packets } = wanted;
         let led = s.seat.led()?;
+        let flow = match packets {
+            Some(packets) => Some(with_packets(&led.domain, id, packets).await?),
+            None => None,
+        };
         match beyond(&led, &caller, id).await? {
+            Some(_) if flow.is_some() => {
+                let why = "packets of a reservation that ends in another domain stay as they are";
+                return Err(Refused::new(Code::Unsupported, why));
+            }
             Some(Beyond { row, from, far, between }) if back_bps.is_none() => {
                 between.change(&row, from, far, bps, lifetime_ms).await?;
             }
-            _ => drop(led.domain.ask(&caller.name, request).await?),
+            _ => {
+                let request = Request::Change { id, bps, back_bps, lifetime_ms, flow };
+                led.domain.ask(&caller.name, request).await?;
+            }
         }
         answer(&led.domain, id, StatusCode::OK).await
     };

@@ -104,6 +104,9 @@ pub(super) struct ChangeReservation {
     /// Life from now, ms.
     #[serde(default)]
     pub(super) lifetime_ms: Option<u64>,
+    /// Its packets, in place of those it had.
+    #[serde(default)]
+    pub(super) packets: Option<Vec<Packets>>,
 }
 
 /// A reservation as it stands.
