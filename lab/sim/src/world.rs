@@ -437,7 +437,7 @@ impl World {
                     Delivered::Peer { to, at, due } => {
                         let other = self.controllers.iter_mut().find(|other| other.name() == to);
                         if let Some(other) = other {
-                            other.receive(at, due);
+                            other.receive(at, *due);
                             self.agenda.arm(other.entity, other.next_wakeup());
                         }
                     }

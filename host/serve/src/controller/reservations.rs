@@ -282,7 +282,9 @@ async fn renew(
             let lifetime_ms = led.domain.look(|ledger| ledger.settings().lifetime_ms).await?;
             between.change(&row, from, far, None, Some(lifetime_ms)).await?;
         }
-        None => drop(led.domain.ask(&caller.name, Request::Renew { id, lifetime_ms: None }).await?),
+        None => {
+            led.domain.ask(&caller.name, Request::Renew { id, lifetime_ms: None }).await?;
+        }
     }
     answer(&led.domain, id, StatusCode::OK).await
 }
@@ -298,7 +300,9 @@ async fn release(
     let led = s.seat.led()?;
     match beyond(&led, &caller, id).await? {
         Some(Beyond { row, between, .. }) => between.release(&row).await?,
-        None => drop(led.domain.ask(&caller.name, Request::Release { id }).await?),
+        None => {
+            led.domain.ask(&caller.name, Request::Release { id }).await?;
+        }
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -100,7 +100,11 @@ impl Controller {
         let name = self.name.clone();
         for (neighbour, delay) in neighbours {
             let due = Due::Reach { neighbour: name.clone(), here: true };
-            self.delivered.push(Delivered::Peer { to: neighbour.clone(), at: now + delay, due });
+            self.delivered.push(Delivered::Peer {
+                to: neighbour.clone(),
+                at: now + delay,
+                due: Box::new(due),
+            });
             // An answer to its greeting comes back.
             self.at(now + delay + delay, Due::Reach { neighbour, here: true });
         }
@@ -180,7 +184,11 @@ impl Controller {
             return;
         }
         let at = now + delay + share(late, between.faults.jitter);
-        self.delivered.push(Delivered::Peer { to: neighbour, at, due: Due::Said { via: name, envelope } });
+        self.delivered.push(Delivered::Peer {
+            to: neighbour,
+            at,
+            due: Box::new(Due::Said { via: name, envelope }),
+        });
     }
 
     fn debit(

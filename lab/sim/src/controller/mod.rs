@@ -163,7 +163,7 @@ pub(crate) enum Delivered {
     /// A decision point beside a router wants so much of a class there.
     Leased { router: usize, class: String, number: u64, bps: u64 },
     /// To the controller of that name, for then.
-    Peer { to: String, at: Instant, due: Due },
+    Peer { to: String, at: Instant, due: Box<Due> },
 }
 
 impl Controller {
@@ -322,7 +322,7 @@ impl Controller {
         }
         for (to, delay) in self.between.as_mut().map(Between::leave).unwrap_or_default() {
             let due = Due::Reach { neighbour: self.name.clone(), here: false };
-            self.delivered.push(Delivered::Peer { to, at: now + delay, due });
+            self.delivered.push(Delivered::Peer { to, at: now + delay, due: Box::new(due) });
         }
     }
 
