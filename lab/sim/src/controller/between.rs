@@ -99,12 +99,8 @@ impl Controller {
         let neighbours = between.neighbours.clone();
         let name = self.name.clone();
         for (neighbour, delay) in neighbours {
-            let due = Due::Reach { neighbour: name.clone(), here: true };
-            self.delivered.push(Delivered::Peer {
-                to: neighbour.clone(),
-                at: now + delay,
-                due: Box::new(due),
-            });
+            let due = Box::new(Due::Reach { neighbour: name.clone(), here: true });
+            self.delivered.push(Delivered::Peer { to: neighbour.clone(), at: now + delay, due });
             // An answer to its greeting comes back.
             self.at(now + delay + delay, Due::Reach { neighbour, here: true });
         }

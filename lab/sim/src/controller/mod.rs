@@ -321,8 +321,8 @@ impl Controller {
             self.at(at, Due::Holder { holder, here: false });
         }
         for (to, delay) in self.between.as_mut().map(Between::leave).unwrap_or_default() {
-            let due = Due::Reach { neighbour: self.name.clone(), here: false };
-            self.delivered.push(Delivered::Peer { to, at: now + delay, due: Box::new(due) });
+            let due = Box::new(Due::Reach { neighbour: self.name.clone(), here: false });
+            self.delivered.push(Delivered::Peer { to, at: now + delay, due });
         }
     }
 

@@ -56,6 +56,16 @@ fn a_link_that_loses_half_its_rate_costs_the_least_important() {
 }
 
 #[test]
+fn an_aggregate_costs_one_question_and_one_change_a_chunk() {
+    holds("G-S4.8");
+}
+
+#[test]
+fn a_chain_of_domains_outlives_lost_messages_and_the_outage_of_one() {
+    holds("domain-chain");
+}
+
+#[test]
 fn a_refusal_names_link_class_asked_and_free() {
     let experiment = holds("demo-reserve");
     let said: Vec<&String> =
