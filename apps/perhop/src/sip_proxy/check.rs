@@ -4,6 +4,7 @@ use super::file;
 use crate::error::{AppError, Verdict};
 use crate::file_check;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Arguments of `perhop sip-proxy check`.
@@ -22,7 +23,7 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
     file_check::check(&args.files, |path| {
         let read = file::read(&file::in_folder(path))?;
-        let asked = read.edges.len();
-        Ok(format!("good, {} listeners, {asked} edge routers", read.doors.len()))
+        let edges: BTreeSet<_> = read.quality.edges.iter().map(|edge| &edge.er).collect();
+        Ok(format!("good, {} listeners, {} edge routers", read.doors.len(), edges.len()))
     })
 }

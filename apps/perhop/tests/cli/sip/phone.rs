@@ -87,6 +87,13 @@ pub fn sdp(address: SocketAddr) -> String {
     )
 }
 
+impl Dialog {
+    /// The proxies that requests go through.
+    pub fn routes(&self) -> &[String] {
+        &self.routes
+    }
+}
+
 impl Phone {
     /// At an address of loopback, behind this proxy.
     pub fn udp(name: &str, ip: &str, proxy: SocketAddr) -> Self {

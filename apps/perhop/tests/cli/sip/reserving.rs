@@ -4,6 +4,7 @@ use super::phone::{Dialog, Phone};
 use super::{CALL, Proxy, World, free, listen, until, zones};
 use crate::{Scratch, perhop};
 use rustix::process::Signal;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A proxy that both phones are behind.
@@ -23,11 +24,23 @@ fn one_proxy(world: &World, reserve: &str) -> (Proxy, [Phone; 2]) {
 /// A proxy beside each phone; what they say to each other goes by `transport`.
 fn two_proxies(world: &World, transport: &str, more: &str, reserve: [String; 2]) -> ([Proxy; 2], [Phone; 2]) {
     let at = ["127.1.0.1", "127.2.0.1"].map(free);
+    proxies_at(world, at, transport, more, reserve, None)
+}
+
+/// The same at these addresses, with another proxy between them.
+pub(super) fn proxies_at(
+    world: &World,
+    at: [SocketAddr; 2],
+    transport: &str,
+    more: &str,
+    reserve: [String; 2],
+    through: Option<SocketAddr>,
+) -> ([Proxy; 2], [Phone; 2]) {
     let stream = ["127.1.0.1", "127.2.0.1"].map(free);
     let phones = [Phone::udp("alice", "127.1.0.2", at[0]), Phone::udp("bob", "127.2.0.2", at[1])];
     let between = |side: usize| {
         if transport == "udp" {
-            at[side].to_string()
+            through.unwrap_or(at[side]).to_string()
         } else {
             format!("{};transport={transport}", stream[side])
         }
@@ -40,7 +53,7 @@ fn two_proxies(world: &World, transport: &str, more: &str, reserve: [String; 2])
         let text = format!(
             "{}{second}{more}[[domain]]\nname = \"{own}.example\"\nusers = {{ {user} = \"sip:{user}@{}\" }}\n\
              [[domain]]\nname = \"{other}.example\"\nregistrar = \"sip:{}\"\n\
-             [[zone]]\nprefixes = [\"127.1.0.1\", \"127.2.0.1\"]\nside = \"trusted\"\n\
+             [[zone]]\nprefixes = [\"127.1.0.1\", \"127.2.0.1\", \"127.3.0.1\"]\nside = \"trusted\"\n\
              [[zone]]\nprefixes = [\"127.{}.0.0/16\"]\nside = \"phones\"\n{}{reserve}",
             listen("udp", at[side]),
             phones[side].address,
@@ -54,7 +67,7 @@ fn two_proxies(world: &World, transport: &str, more: &str, reserve: [String; 2])
 }
 
 /// Sets a call up.
-fn call([alice, bob]: &mut [Phone; 2], uri: &str) -> [Dialog; 2] {
+pub(super) fn call([alice, bob]: &mut [Phone; 2], uri: &str) -> [Dialog; 2] {
     alice.invite(uri, "");
     let invite = bob.expect("INVITE");
     assert!(!invite.has("QoS-Proxy"), "{}", invite.0);
@@ -68,7 +81,7 @@ fn call([alice, bob]: &mut [Phone; 2], uri: &str) -> [Dialog; 2] {
     [dialog, bob.answered(&invite)]
 }
 
-fn hang_up([alice, bob]: &mut [Phone; 2], dialog: &mut Dialog) {
+pub(super) fn hang_up([alice, bob]: &mut [Phone; 2], dialog: &mut Dialog) {
     alice.within(dialog, "BYE", false);
     let bye = bob.expect("BYE");
     bob.reply(&bye, "200 OK", false);
@@ -241,6 +254,50 @@ fn what_a_killed_proxy_had_is_given_back_at_the_calls_end_or_ends_by_itself() {
     proxy.killed();
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(world.booked(), []);
+}
+
+#[test]
+fn by_cops_the_next_instance_gives_back_what_a_killed_one_had_when_it_opens() {
+    let world = World::new("sip-cops-killed", "3 Mbit/s");
+    let (mut proxy, mut phones) = one_proxy(&world, &world.by_cops("phones", ""));
+    let can_ask =
+        |proxy: &Proxy| until("it can ask", || proxy.said().contains("can be asked for reservations"));
+    can_ask(&proxy);
+    let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
+    world.until_booked(&CALL);
+    proxy.killed();
+    world.until_booked(&[]);
+    // The call itself goes on to its end.
+    hang_up(&mut phones, &mut dialog);
+    can_ask(&proxy);
+    let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
+    world.until_booked(&CALL);
+    hang_up(&mut phones, &mut dialog);
+    world.until_booked(&[]);
+}
+
+#[test]
+fn an_answer_that_is_late_is_a_refusal_and_what_it_grants_is_given_back() {
+    for by_cops in [false, true] {
+        let world = World::new(&format!("sip-late-{by_cops}"), "3 Mbit/s");
+        let reserve = if by_cops { world.by_cops("phones", "") } else { world.by_http("") };
+        let (proxy, mut phones) = one_proxy(&world, &reserve);
+        if by_cops {
+            until("it can ask", || proxy.said().contains("can be asked for reservations"));
+        }
+        world.controller.signal(Signal::STOP);
+        let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
+        until("the call is without", || proxy.records().iter().any(|record| record["code"] == "timeout"));
+        world.controller.signal(Signal::CONT);
+        // What it was asked for while it stood still it may grant now, for a moment.
+        std::thread::sleep(Duration::from_millis(500));
+        world.until_booked(&[]);
+        hang_up(&mut phones, &mut dialog);
+        let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
+        world.until_booked(&CALL);
+        hang_up(&mut phones, &mut dialog);
+        world.until_booked(&[]);
+    }
 }
 
 #[test]
