@@ -18,7 +18,7 @@ enum Way {
 }
 
 /// Commands of all pages that are not run as they stand, by how they begin, and why.
-const TREATED: [(&str, Way, &str); 26] = [
+const TREATED: [(&str, Way, &str); 36] = [
     ("make ", Way::Elsewhere, "the target is looked up in the Makefile"),
     ("curl ", Way::Elsewhere, "asks a running router"),
     ("ip ", Way::Elsewhere, "changes the machine"),
@@ -38,6 +38,16 @@ const TREATED: [(&str, Way, &str); 26] = [
     ("perhop show", Way::Understood, "asks a running router"),
     ("perhop controller run", Way::Understood, "looks after a domain until it is stopped"),
     ("perhop reserve", Way::Understood, "asks a running controller"),
+    ("perhop policy show", Way::Understood, "asks a running controller"),
+    ("perhop policy diff", Way::Understood, "asks a running controller"),
+    ("perhop policy apply", Way::Understood, "asks a running controller"),
+    ("perhop policy confirm", Way::Understood, "asks a running controller"),
+    ("perhop policy history", Way::Understood, "asks a running controller"),
+    ("perhop policy rollback", Way::Understood, "asks a running controller"),
+    ("perhop policy export", Way::Understood, "asks a running controller"),
+    ("perhop policy import", Way::Understood, "asks a running controller"),
+    ("perhop user", Way::Understood, "asks a running controller"),
+    ("perhop status", Way::Understood, "asks a running controller"),
     ("perhop cops request", Way::Understood, "asks a running controller"),
     ("perhop tcapi call", Way::Understood, "asks a running router"),
     ("perhop tcapi serve", Way::Understood, "changes the machine"),
