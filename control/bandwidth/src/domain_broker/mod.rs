@@ -142,7 +142,10 @@ impl DomainBroker {
                 let i = self.by_place.get(&place).copied();
                 self.shares.insert(place, *bps);
                 if let Some(i) = i {
-                    self.classes[i].share = *bps;
+                    // What it has may be covered no more, and what is free has changed.
+                    if std::mem::replace(&mut self.classes[i].share, *bps) > *bps {
+                        self.classes[i].goes_on();
+                    }
                     self.pursue(i);
                 }
             }

@@ -20,6 +20,8 @@ struct World {
     lease: (u64, u64),
     ends: Instant,
     is_here: bool,
+    /// It has told everything.
+    knows: bool,
     allocated: Rate,
     in_router: Rate,
     ids: u64,
@@ -45,6 +47,7 @@ impl World {
             lease: (0, 0),
             ends: Instant::FAR_FUTURE,
             is_here: false,
+            knows: false,
             allocated: LEAST,
             in_router: Rate::ZERO,
             ids: 0,
@@ -90,9 +93,11 @@ impl World {
                 self.in_router = self.allocated;
                 self.broker.in_router(CLASS, self.in_router);
             } else {
-                return;
+                break;
             }
         }
+        let may = Rate(self.share + self.lease.1).max(LEAST);
+        assert!(!self.knows || self.in_router <= may, "{} of {may}", self.in_router);
     }
 
     fn allocate(&mut self, rate: Rate) {
@@ -151,11 +156,12 @@ impl World {
         self.is_here = true;
         self.tell(DomainNews::Begin);
         self.tell(self.share_news());
+        self.knows = true;
         self.tell(DomainNews::Complete);
     }
 
     fn goes(&mut self) {
-        self.is_here = false;
+        (self.is_here, self.knows) = (false, false);
         self.tell(DomainNews::Away);
     }
 
@@ -309,6 +315,7 @@ fn another_instance_leases_what_the_router_has() {
     let name = Name::new("wan/voice").expect("a name");
     world.broker = DomainBroker::new([name], Duration::from_secs(60), 1_000_000, world.now);
     world.asks.clear();
+    world.knows = false;
     world.appears();
     assert_eq!(world.kbit(), (2_000, 2_000));
     world.comes();
@@ -316,7 +323,7 @@ fn another_instance_leases_what_the_router_has() {
     // Where somebody else has it now, the class has less.
     let name = Name::new("wan/voice").expect("a name");
     world.broker = DomainBroker::new([name], Duration::from_secs(60), 2_000_000, world.now);
-    (world.lease.1, world.others) = (0, 2_500 * KBIT);
+    (world.lease.1, world.others, world.knows) = (0, 2_500 * KBIT, false);
     world.appears();
     world.comes();
     assert_eq!(world.kbit(), (500, 500));
@@ -328,11 +335,14 @@ fn a_class_that_moves_or_goes_takes_its_lease_along() {
     world.comes();
     world.want(2_000);
     world.broker.located(CLASS, None);
+    (world.allocated, world.in_router) = (Rate::ZERO, Rate::ZERO);
+    world.broker.in_router(CLASS, Rate::ZERO);
+    world.broker.register(CLASS, Rate::ZERO);
     world.settle();
     assert_eq!(world.lease.1, 0);
-    world.broker.located(CLASS, Some(place()));
-    world.settle();
-    assert_eq!(world.kbit(), (2_000, 2_000));
+    (world.allocated, world.in_router) = (Rate(100 * KBIT), Rate(100 * KBIT));
+    world.appears();
+    assert_eq!(world.kbit(), (100, 100));
 }
 
 #[derive(Clone, Debug)]

@@ -27,6 +27,8 @@ pub(super) struct Open {
     pub(super) number: u64,
     pub(super) bps: u64,
     pub(super) first_sent: Instant,
+    /// What was asked for is refused: the lease is as it was, and no longer.
+    pub(super) refused: bool,
     pub(super) resend_at: Instant,
     pub(super) tries: u32,
 }

@@ -250,6 +250,7 @@ impl Leases {
         if decision.number < open.number {
             return;
         }
+        open.refused = decision.refused.is_some();
         let (has, growing) = (decision.has.min(open.bps), lease.is_growing());
         if let Some(refusal) = &decision.refused {
             lease.grow_after = now + RETRY;
@@ -311,7 +312,8 @@ impl Leases {
     fn send(&mut self, now: Instant, no: u64, bps: u64) {
         let Some(lease) = self.leases.get_mut(&no) else { return };
         self.number += 1;
-        let open = Open { number: self.number, bps, first_sent: now, resend_at: now, tries: 0 };
+        let open =
+            Open { number: self.number, bps, first_sent: now, refused: false, resend_at: now, tries: 0 };
         lease.open = Some(open);
         self.resend(now, no);
     }
@@ -358,7 +360,9 @@ impl Leases {
                 let grown = matches!(action, Action::Take(_)) && lease.is_growing();
                 if let Some(open) = lease.open.take() {
                     lease.decided = open.number;
-                    lease.renewed(open.first_sent, &self.settings);
+                    if !open.refused {
+                        lease.renewed(open.first_sent, &self.settings);
+                    }
                 }
                 let target = if grown { bps } else { bps.min(lease.target) };
                 self.hold(no, bps);

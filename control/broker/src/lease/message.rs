@@ -41,7 +41,7 @@ pub struct FlowAsk {
     pub lifetime: Duration,
 }
 
-/// A question to who gives leases: what one is to have. It renews the lease, too.
+/// A question to who gives leases: what one is to have. It renews the lease, too, unless it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ask {
     /// The lease.

@@ -211,7 +211,11 @@ impl World {
                     has: if fits { ask.bps } else { had },
                     refused: (!fits).then(refusal),
                 };
-                let expires = at(self.now) + ask.lifetime;
+                // What is refused changes nothing: it lives no longer.
+                let expires = match last {
+                    Some(booked) if !fits => booked.expires,
+                    _ => at(self.now) + ask.lifetime,
+                };
                 let booked = Booked { number: ask.number, has: answer.has, expires, answer: answer.clone() };
                 self.booked.insert(key, booked);
                 answer
