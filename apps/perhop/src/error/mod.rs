@@ -226,8 +226,8 @@ pub enum AppError {
         /// Error.
         source: io::Error,
     },
-    /// A controller does not take a client by COPS.
-    #[error("{server}: {why}\nThe domain's file needs a section [[cops]], and a [[client]] of this name.")]
+    /// A controller or an agent does not take a client by COPS.
+    #[error("{server}: {why}\nIts file, the domain's or an agent's, needs a section [[cops]], and a [[client]] of this name.")]
     NoCops {
         /// Where it would be.
         server: String,
