@@ -227,7 +227,9 @@ pub enum AppError {
         source: io::Error,
     },
     /// A controller or an agent does not take a client by COPS.
-    #[error("{server}: {why}\nIts file, the domain's or an agent's, needs a section [[cops]], and a [[client]] of this name.")]
+    #[error(
+        "{server}: {why}\nIts file, the domain's or an agent's, needs a section [[cops]], and a [[client]] of this name."
+    )]
     NoCops {
         /// Where it would be.
         server: String,

@@ -1,11 +1,11 @@
 //! The door of what is decided beside a router, with a controller that is a number and a router that has all that is wanted.
 
 use super::tests::{ask, client, granted, refused, told, wanted};
-use super::{CopsDoor, CopsSettings, LocalDecisions, Notice};
+use super::{CopsDoor, CopsSettings, Decides, LocalDecisions, Notice};
 use crate::decisions::{DecidedClass, DecidedHere, Decider, Decisions, Keep, Question, Wish};
 use perhop_broker::lease::{ClassSettings, Decision, Input, Refusal, Settings};
 use perhop_cops::dra::DEFAULT_CLIENT_TYPE as TYPE;
-use perhop_cops::wire::{ErrorCode, Reason, ReasonCode};
+use perhop_cops::wire::{ErrorCode, PepId, Reason, ReasonCode};
 use perhop_io::clock;
 use perhop_reason::Code;
 use perhop_tcapi::wire::{Direction, Request as Reservation, Scope};
@@ -273,4 +273,27 @@ async fn whoever_is_none_of_the_files_clients_is_refused_and_a_door_that_closes_
     let code = tokio::time::timeout(Duration::from_secs(20), closed).await.expect("it is told");
     assert_eq!(code, ErrorCode::SHUTTING_DOWN);
     world.door.await.expect("it ends");
+}
+
+#[tokio::test]
+async fn with_a_certificate_a_client_is_the_one_that_the_file_gives_it() {
+    let world = World::new().await;
+    let clients =
+        Arc::new(BTreeMap::from([("known".to_owned(), Some("00".repeat(32))), ("open".to_owned(), None)]));
+    let decides = LocalDecisions { decisions: world.decisions.clone(), clients };
+    let known = |name: &str, shown: Option<u8>, is_secured| {
+        let pep = PepId::new(name).expect("a name");
+        decides.client(&pep, shown.map(|byte| [byte; 32]), is_secured).map_err(|refusal| refusal.code)
+    };
+    assert_eq!(known("known", Some(0), true).as_deref(), Ok("known"));
+    assert_eq!(known("open", None, false).as_deref(), Ok("open"));
+    for (name, shown, is_secured) in [
+        ("known", Some(1), true),
+        ("known", None, false),
+        ("open", Some(0), true),
+        ("open", None, true),
+        ("z", Some(0), true),
+    ] {
+        assert_eq!(known(name, shown, is_secured), Err(Code::Unauthenticated), "{name} {shown:?}");
+    }
 }
