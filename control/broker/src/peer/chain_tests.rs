@@ -6,12 +6,14 @@ use super::*;
 use crate::lease::{self, ClassSettings, Decision, End, FlowId, FlowRow, LeaseId, LeaseRow, Leases, Refusal};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, mix};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What may be debited of a link between domains, and at an edge.
 const LINK: u64 = 1_000;
 const EDGE: u64 = 700;
 const STORM: u64 = 10_000;
+/// No message is later, ms.
+const LATE: u64 = 3_000;
 
 #[derive(Debug)]
 enum Event {
@@ -53,8 +55,9 @@ struct Chain {
     domains: Vec<Domain>,
     edge: u64,
     faults: bool,
-    /// Leases of which the giver has lost what they rest on, and the holder has not heard yet: giver and deal.
-    reduced: BTreeSet<(usize, DealId)>,
+    /// Leases of which the giver has lost what they rest on, and the holder may not have heard yet: giver and deal, and until when
+    /// a decision of before may still be on its way.
+    reduced: BTreeMap<(usize, DealId), u64>,
 }
 
 fn at(ms: u64) -> Instant {
@@ -80,7 +83,7 @@ impl Chain {
             domains: (0..domains).map(|_| Domain::default()).collect(),
             edge: EDGE,
             faults: false,
-            reduced: BTreeSet::new(),
+            reduced: BTreeMap::new(),
         };
         (0..domains).for_each(|domain| chain.start(domain));
         chain.run(2);
@@ -208,6 +211,7 @@ impl Chain {
                 self.domains[no].asked[pick] = ask.clone();
                 self.put(no, Input::Flow(ask));
             }
+            (9, _) => self.take_back(no),
             _ => {
                 let to = if no == last { 0 } else { last };
                 let bps = 1 + self.draw(60);
@@ -215,6 +219,19 @@ impl Chain {
                 self.ask(no, to, bps, lifetime);
             }
         }
+    }
+
+    /// The ledger takes an account back, or a part of it, as for something more important.
+    fn take_back(&mut self, no: usize) {
+        let pick = self.draw(1_000) as usize;
+        let ledger = &self.domains[no].ledger;
+        let Some((deal, (place, bps))) = ledger.iter().nth(pick % ledger.len().max(1)) else { return };
+        let (deal, place, left) = (deal.clone(), place.clone(), if pick % 3 == 0 { bps / 2 } else { 0 });
+        match left {
+            0 => drop(self.domains[no].ledger.remove(&deal)),
+            left => drop(self.domains[no].ledger.insert(deal.clone(), (place, left))),
+        }
+        self.put(no, Input::Taken(deal, left));
     }
 
     fn ask(&mut self, from: usize, to: usize, bps: u64, lifetime: Duration) -> FlowId {
@@ -252,8 +269,8 @@ impl Chain {
                 Row::Deal(row) => {
                     let now = peers.deals.values().find(|deal| deal.id == row.deal);
                     let why = now.and_then(|deal| Some(deal.doing.as_ref()?.why));
-                    if why == Some(Why::Ended(End::LeaseExpired)) {
-                        self.reduced.insert((no, row.deal.clone()));
+                    if matches!(why, Some(Why::Ended(End::LeaseExpired | End::Preempted))) {
+                        self.reduced.insert((no, row.deal.clone()), self.now + LATE);
                     }
                     domain.deals.insert(row.deal.clone(), row);
                 }
@@ -292,7 +309,7 @@ impl Chain {
                 let times = if lost { 0 } else { 1 + u64::from(self.chance(12)) };
                 for _ in 0..times {
                     let late = self.chance(20);
-                    let delay = if late { self.draw(3_000) } else { 1 + self.draw(10) };
+                    let delay = if late { self.draw(LATE) } else { 1 + self.draw(10) };
                     self.after(delay, Event::Message(number(&neighbour), no, envelope.clone()));
                 }
             }
@@ -351,8 +368,9 @@ impl Chain {
     fn check(&mut self) {
         let (seed, now) = (self.seed, self.now);
         let mut heard = self.reduced.clone();
-        heard.retain(|(_, deal)| {
-            matches!(deal, DealId::Lease(holder, _) if self.domains[number(holder)].peers.is_some())
+        heard.retain(|(_, deal), until| {
+            *until < now
+                && matches!(deal, DealId::Lease(holder, _) if self.domains[number(holder)].peers.is_some())
         });
         for (no, domain) in self.domains.iter().enumerate() {
             let mut booked: BTreeMap<&str, u64> = BTreeMap::new();
@@ -364,7 +382,8 @@ impl Chain {
             let Some(peers) = &domain.peers else { continue };
             for deal in peers.deals.values() {
                 let debited = domain.ledger.get(&deal.id).map_or(0, |(_, bps)| *bps);
-                assert!(deal.has <= debited, "seed {seed}, {now} ms, {no}: {deal:?} of {debited}");
+                let kept = deal.has <= debited || deal.lost;
+                assert!(kept, "seed {seed}, {now} ms, {no}: {deal:?} of {debited}");
                 let single = matches!(&deal.id, DealId::Lease(_, lease) if lease.flow.is_some());
                 assert!(!single || deal.leave == Some(format!("e{no}")), "{deal:?} knows a flow in between");
                 for (stage, _) in deal.stages.iter().filter(|_| !deal.lost) {
@@ -382,13 +401,13 @@ impl Chain {
                         heard.remove(&giver);
                     }
                     assert!(
-                        granted <= agreed || self.reduced.contains(&giver),
+                        granted <= agreed || self.reduced.contains_key(&giver),
                         "seed {seed}, {now} ms: {no} has {granted} of {agreed}, {lease:?}"
                     );
                 }
             }
         }
-        self.reduced.retain(|giver| !heard.contains(giver));
+        self.reduced.retain(|giver, _| !heard.contains_key(giver));
     }
 
     fn assert_nothing_is_left(&self) {
@@ -526,6 +545,27 @@ fn what_leads_nowhere_or_is_not_a_neighbours_business_is_refused() {
     assert_eq!(tell("d1", "d0", "d1"), Some(Code::NoPath), "back where it came from");
     assert_eq!(tell("d1", "d9", "d9"), Some(Code::NoPath));
     assert_eq!(tell("d1", "d1", "d1"), Some(Code::NoPath), "it went in a circle");
+}
+
+#[test]
+fn what_the_ledger_takes_back_is_taken_back_from_who_holds_it_and_given_up_behind() {
+    let mut chain = Chain::new(3, 1);
+    let flow = chain.ask(0, 2, 30, Duration::from_secs(1_000));
+    chain.run(300);
+    assert_eq!(chain.domains[0].answers[&(flow.clone(), 1)], Ok(()));
+    let aggregate = chain.domains[1].ledger.keys().next().expect("of the first at the second").clone();
+    chain.domains[1].ledger.remove(&aggregate);
+    chain.put(1, Input::Taken(aggregate, 0));
+    chain.run(600);
+    assert_eq!(chain.domains[0].ended, [(flow, End::LeaseExpired)], "its aggregate is gone");
+    let own = chain.ask(0, 2, 30, Duration::from_secs(1_000));
+    chain.run(900);
+    chain.domains[0].ledger.remove(&DealId::Flow(own.clone()));
+    chain.put(0, Input::Taken(DealId::Flow(own.clone()), 0));
+    chain.run(910);
+    assert_eq!(chain.domains[0].ended.last(), Some(&(own, End::Preempted)));
+    chain.run(60_000);
+    chain.assert_nothing_is_left();
 }
 
 #[test]

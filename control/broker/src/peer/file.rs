@@ -64,7 +64,7 @@ fn check_name(
         complain(what, format!("Write [[node]] with name = \"{name}\" and kind = \"peer\""));
     }
     let own = format!("[[peer]] {name}");
-    // Of two tables of one name whoever reads tables has complained.
+    // That it is there twice is said already.
     if let Some(before) = reached.insert(name.to_owned(), own.clone()).filter(|before| *before != own) {
         complain(format!("is {before} already"), "Each domain is reached in one way".to_owned());
     }
@@ -157,7 +157,7 @@ mod tests {
             (format!("{DOMAIN}{PEER}chunk = \"3 Mbit/s\"\nhigh_water = \"2 Mbit/s\"\n"), "high_water"),
             (format!("{DOMAIN}{PEER}lifetime = \"1 ms\"\n"), "lifetime"),
             (format!("{DOMAIN}{PEER}chunks = 1\n"), "chunks"),
-            (format!("{DOMAIN}{PEER}{PEER}"), "south"),
+            (format!("{DOMAIN}{PEER}{PEER}"), "the name of another peer"),
         ] {
             let (_, errors) = read_text(&text);
             assert!(errors.len() == 1 && errors[0].contains(what), "{what}: {errors:?}");

@@ -468,7 +468,8 @@ impl Peers {
                 let decision = Decision { lease: lease.clone(), number, has, refused: done.refused.clone() };
                 (deal.number, deal.answer) = (number, Some(decision.clone()));
                 let holder = holder.clone();
-                if !superseded {
+                // What is lost already is answered with what is left.
+                if !superseded && !(deal.lost && has > 0) {
                     self.send(&holder, Body::Decision(decision));
                 }
             }
@@ -556,7 +557,15 @@ impl Peers {
     /// The ledger has taken an account back: the others have to, too.
     fn taken(&mut self, now: Instant, id: &DealId, bps: u64) {
         let Some(no) = self.deal_ids.get(id).copied() else { return };
-        let Some(deal) = self.deals.get_mut(&no).filter(|deal| bps < deal.has) else { return };
+        let Some(deal) = self.deals.get_mut(&no) else { return };
+        // What is being asked for is debited already.
+        let more = match deal.state {
+            State::Debiting | State::Asking(_) => deal.doing.as_ref().map_or(0, |doing| doing.bps),
+            State::Idle | State::Crediting => 0,
+        };
+        if bps >= deal.has.max(more) {
+            return;
+        }
         let lifetime = deal.expires.since(now);
         if deal.state == State::Idle {
             self.want(now, no, Why::Ended(End::Preempted), bps, lifetime);

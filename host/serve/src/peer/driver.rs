@@ -65,6 +65,9 @@ pub(super) struct Driver {
     /// Reservations of accounts.
     booked: HashMap<DealId, ReservationId>,
     deals: HashMap<ReservationId, DealId>,
+    /// Debits that are not answered yet, and what the ledger has told meanwhile of reservations that nobody knows: it may be theirs.
+    debits: usize,
+    early: HashMap<ReservationId, u64>,
     /// Requests to the ledger that are not answered yet.
     tasks: JoinSet<()>,
 }
@@ -96,6 +99,8 @@ impl Driver {
             own_refusals: HashMap::new(),
             booked: HashMap::new(),
             deals: HashMap::new(),
+            debits: 0,
+            early: HashMap::new(),
             tasks: JoinSet::new(),
         }
     }
@@ -217,8 +222,16 @@ impl Driver {
                 self.tell(Input::Release(flow));
             }
             Question::Debited { deal, number, result } => {
+                let early = result.as_ref().ok().copied().flatten().and_then(|id| self.early.remove(&id));
                 let result = self.booked(&deal, result);
-                self.tell(Input::Debited(deal, number, result));
+                self.tell(Input::Debited(deal.clone(), number, result));
+                if let Some(bps) = early {
+                    self.tell(Input::Taken(deal, bps));
+                }
+                self.debits -= 1;
+                if self.debits == 0 {
+                    self.early.clear();
+                }
             }
             Question::Show(done) => {
                 drop(done.send(shown(&self.peers, &self.here)));
@@ -297,7 +310,12 @@ impl Driver {
     }
 
     fn taken(&mut self, id: ReservationId, bps: u64) {
-        let Some(deal) = self.deals.get(&id).cloned() else { return };
+        let Some(deal) = self.deals.get(&id).cloned() else {
+            if self.debits > 0 {
+                self.early.insert(id, bps);
+            }
+            return;
+        };
         if bps == 0 {
             self.is_booked(&deal, None);
         }
@@ -331,6 +349,7 @@ impl Driver {
                     DealId::Lease(..) => None,
                 };
                 let (domain, inlet) = (self.domain.clone(), self.inlet.clone());
+                self.debits += 1;
                 self.tasks.spawn(async move {
                     let result = account::debit(&domain, &account, bps, lifetime, details).await;
                     let _ = inlet.send(Question::Debited { deal: account.deal, number, result }).await;
@@ -426,6 +445,9 @@ fn in_words(refusal: lease::Refusal, asked: Option<&FlowAsk>) -> Refusal {
         Code::PeerRefused => {
             (format!("class {class} has {free_bps} bit/s left on link {link} of domain {domain}"), 0)
         }
+        Code::Quota if !domain.is_empty() => {
+            (format!("domain {domain} lets this one have {free_bps} bit/s more of all it may have"), 0)
+        }
         Code::NoPath => (format!("domain {domain} knows no way there"), 0),
         Code::BadReference if domain.is_empty() => {
             (format!("nothing that leads to neighbouring domains is for class {class:?}"), 0)
@@ -437,7 +459,7 @@ fn in_words(refusal: lease::Refusal, asked: Option<&FlowAsk>) -> Refusal {
         link: link.to_owned(),
         domain: domain.to_owned(),
         class,
-        asked_bps: if link.is_empty() { 0 } else { asked_bps },
+        asked_bps: if link.is_empty() && code != Code::Quota { 0 } else { asked_bps },
         free_bps,
         retry_after_ms,
         ..Refusal::new(code, message)
