@@ -215,6 +215,13 @@ fn works(count: usize) {
     );
     assert!(nowhere.code == Some(1) && nowhere.err.contains("no_path"), "{}", nowhere.err);
     assert_eq!(chain.booked(0).len(), 1, "nothing is half booked");
+    let shown = |what: &str| perhop(&["show", what, "--controller", &names[0], "--json"]).json();
+    let rows = |what: &str| shown(what)[0]["rows"].as_array().cloned().unwrap_or_default();
+    let of_last = |row: &Value| {
+        row["facts"]["refused"] == "peer_refused" && row["facts"]["detail"].to_string().contains(&names[last])
+    };
+    assert!(rows("audit").iter().any(of_last), "{:?}", rows("audit"));
+    assert!(rows("peers").iter().all(|row| row["facts"]["state"] == "reached"), "{:?}", rows("peers"));
     let why = chain.ask("why", "100 kbit/s", &[]);
     assert!(why.code == Some(0) && why.out.contains("this domain would grant it"), "{} {}", why.out, why.err);
 

@@ -5,7 +5,7 @@ use crate::policy::*;
 use crate::support::*;
 use perhop_broker::record::*;
 use perhop_reason::Code;
-use perhop_store::{Campaign, Error, Limits, Store};
+use perhop_store::{Campaign, Entry, Error, Limits, Store};
 use std::time::Duration;
 
 /// Every case by name over SQLite, and all of them over PostgreSQL.
@@ -53,6 +53,7 @@ cases![
     what_a_router_is_to_take_over_is_its_own_and_says_where_it_was_cut,
     how_routers_stand_is_kept,
     sessions_and_what_was_used_are_kept,
+    what_is_agreed_with_neighbours_is_the_leaders_alone,
 ];
 
 async fn a_database_is_made_once_whoever_opens_it(place: Place) {
@@ -322,4 +323,27 @@ async fn a_call_that_is_given_up_leaves_no_lock_behind(place: Place) {
         store.write(&made).await.unwrap_or_else(|e| panic!("group {number}: {e:?}"));
     }
     assert_eq!(store.load().await.expect("a domain").reservations.len(), 40 * 50);
+}
+
+async fn what_is_agreed_with_neighbours_is_the_leaders_alone(place: Place) {
+    let store = place.open().await;
+    let fence = lead(&store, "a").await;
+    let entry =
+        |name: &str, value: Option<u64>| Entry { name: name.to_owned(), value: value.map(Into::into) };
+    // Twice is as once, and of a name that comes twice the last counts.
+    let entries = [entry("x", Some(1)), entry("y", Some(2)), entry("x", Some(3)), entry("z", None)];
+    for _ in 0..2 {
+        store.write_peers(fence, &entries).await.expect("it leads");
+    }
+    store.write_peers(fence, &[entry("y", None)]).await.expect("it leads");
+    assert_eq!(store.peers().await.expect("they can be read"), [("x".to_owned(), 3.into())]);
+    store.resign(fence).await.expect("it led");
+    let next = lead(&store, "b").await;
+    let late = store.write_peers(fence, &[entry("x", None)]).await;
+    assert!(matches!(late, Err(Error::Fenced { mine, now }) if (mine, now) == (fence, next)), "{late:?}");
+    assert_eq!(store.peers().await.expect("they can be read").len(), 1);
+    // More than a page, and more than one statement takes.
+    let many: Vec<Entry> = (0..10_500).map(|n| entry(&format!("n{n:05}"), Some(n))).collect();
+    store.write_peers(next, &many).await.expect("it leads");
+    assert_eq!(store.peers().await.expect("they can be read").len(), many.len() + 1);
 }
