@@ -25,6 +25,7 @@ mod limits;
 mod listener;
 pub mod peer;
 pub mod policy;
+pub mod radius;
 mod refusal;
 mod router;
 mod server;

@@ -12,6 +12,7 @@ use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
 use perhop_serve::controller::camara::CamaraSettings;
 use perhop_serve::domain::Marks;
+use perhop_serve::radius::RadiusSettings;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,8 @@ pub struct ControllerFile {
     pub marks: Marks,
     /// What CAMARA's interfaces have.
     pub camara: CamaraSettings,
+    /// Where access servers come by RADIUS.
+    pub radius: RadiusSettings,
 }
 
 /// An address of the network.
@@ -92,8 +95,9 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<ControllerFile>, Diag
     let domain = read_domain(&mut root);
     let camara = super::camara::read(&mut root, &domain, folder);
     let peers = peers::read(&mut root, &domain.topology, &name, folder);
+    let radius = super::radius::read(&mut root, folder);
     root.finish();
-    let file = ControllerFile { name, database, listeners, cops, peers, domain, marks, camara };
+    let file = ControllerFile { name, database, listeners, cops, peers, domain, marks, camara, radius };
     ((diagnostics.errors() == 0).then_some(file), diagnostics)
 }
 

@@ -7,6 +7,7 @@ mod keeper;
 mod lead;
 mod peers;
 mod policy;
+mod radius;
 mod run;
 
 pub use file::{Cops, address_of, client_type, cops, doors};
@@ -60,6 +61,9 @@ pub enum ControllerError {
     /// Certificates.
     #[error("{0}\n`perhop pki` makes an authority and certificates.")]
     Tls(#[from] perhop_serve::TlsError),
+    /// Where RADIUS is to come.
+    #[error("[radius]: {0}")]
+    Radius(#[from] perhop_serve::radius::RadiusError),
     /// The domain of the file cannot be had.
     #[error("the file's domain cannot be taken: {0}")]
     Domain(String),

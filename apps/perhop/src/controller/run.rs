@@ -3,6 +3,7 @@
 use super::ControllerError;
 use super::file::{self, ControllerFile, Cops, Listen};
 use super::lead::Leading;
+use super::radius;
 use crate::error::{AppError, Verdict};
 use crate::router::{Log, Said, Signals};
 use clap::Args;
@@ -92,6 +93,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let led: Arc<dyn Decides> = Arc::new(LedDomain(seat.clone()));
         let open = |cops| open_cops(&led, cops, &mut secured);
         let cops = file.cops.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let radius = radius::open(&file.radius, &seat).await?;
         let instance = format!("{}:{}", host_name(), claimed.path.display());
         let (stop, stopped) = watch::channel(false);
         let (again, read) = watch::channel(Arc::new(file.clone()));
@@ -100,6 +102,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let mut leading = tokio::spawn(leading.run(stopped.clone()));
         let mut serving: Vec<_> =
             doors.into_iter().map(|door| tokio::spawn(serve(door, stopped.clone()))).collect();
+        serving.push(tokio::spawn(radius.run(stopped.clone())));
         serving.extend(cops.into_iter().map(|door| tokio::spawn(door.run(told(stopped.clone())))));
         let ended = loop {
             tokio::select! {

@@ -21,6 +21,7 @@ mod lab;
 mod mix;
 mod pages;
 mod policy;
+mod radius;
 mod record;
 mod router;
 mod shown;

@@ -23,7 +23,7 @@ pub(crate) struct Led {
 }
 
 impl Led {
-    pub(super) fn policies(&self) -> Result<&Policies, Refusal> {
+    pub(crate) fn policies(&self) -> Result<&Policies, Refusal> {
         let none = || Refusal::new(Code::Unsupported, "this domain has no policy");
         self.policies.as_ref().ok_or_else(none)
     }
