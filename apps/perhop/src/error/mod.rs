@@ -44,6 +44,7 @@ fn sip_remedy(error: &SipError) -> &'static str {
         SipError::Address { .. } => {
             "\nName another address or port in [[listen]], or end what listens there."
         }
+        SipError::Hep { .. } => "\nName an address in [hep] that this machine has a route to.",
         SipError::Tls(_) | SipError::NoCertificate => "\n`perhop pki` makes an authority and certificates.",
     }
 }

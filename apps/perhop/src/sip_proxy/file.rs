@@ -9,7 +9,7 @@ use crate::text_file::read_text;
 use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, Spanned, TableReader, TextError};
 use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
-use perhop_serve::sip::{CopsName, SipDoor, StreamLimits};
+use perhop_serve::sip::{CopsName, HepSettings, SipDoor, StreamLimits};
 use perhop_sip::proxy::{Domain, Limits, Zone};
 use perhop_sip::quality;
 use perhop_sip::transaction::Timers;
@@ -53,6 +53,8 @@ pub struct SipProxyFile {
     pub streams: StreamLimits,
     /// Where records of calls go.
     pub records: Option<PathBuf>,
+    /// Whom messages are told to.
+    pub hep: Option<HepSettings>,
 }
 
 /// Somebody who reserves.
@@ -133,6 +135,7 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<SipProxyFile>, Diagno
         table.finish();
         file
     });
+    let hep = hep(&mut root);
     root.finish();
     let file = SipProxyFile {
         doors,
@@ -149,6 +152,7 @@ fn parse(name: &str, text: &str, folder: &Path) -> (Option<SipProxyFile>, Diagno
         ringing,
         streams,
         records,
+        hep,
     };
     ((diagnostics.errors() == 0).then_some(file), diagnostics)
 }
@@ -254,6 +258,15 @@ pub(super) fn servers(table: &mut TableReader<'_>, key: &'static str) -> Vec<Soc
 fn client_name(text: &str) -> Result<CopsName, TextError> {
     CopsName::new(text)
         .ok_or_else(|| TextError::new("is no client's name").allowed("1 to 255 characters of ASCII"))
+}
+
+fn hep(root: &mut TableReader<'_>) -> Option<HepSettings> {
+    let mut table = root.table("hep")?;
+    table.require("address", "\"127.0.0.1:9060\"");
+    let address = table.value_with("address", "an address", address_of).map(|address| address.value);
+    let agent = table.integer("agent", 0..=i64::from(u32::MAX)).and_then(|n| u32::try_from(n.value).ok());
+    table.finish();
+    Some(HepSettings { address: address?, agent: agent.unwrap_or(0) })
 }
 
 fn limits(root: &mut TableReader<'_>) -> (Limits, StreamLimits, usize) {

@@ -99,6 +99,7 @@ async fn open(file: &SipProxyFile, records: Option<Records>) -> Result<SipProxy,
         tls: file.tls.clone(),
         streams: file.streams,
         reserving: reserving(file)?,
+        hep: file.hep,
     };
     let mut lost = 0_u64;
     let say = move |said| match said {
@@ -135,10 +136,11 @@ fn printable(text: &str) -> String {
 async fn read_again(path: &std::path::Path, old: &SipProxyFile, again: &mpsc::Sender<Again>) {
     match file::read(path) {
         Ok(new) => {
-            if (&new.doors, &new.tls, &new.secret) != (&old.doors, &old.tls, &old.secret) {
-                warn!(
-                    "where the proxy listens, its certificates and its secret count from the next start on"
-                );
+            let of_start = |file: &SipProxyFile| {
+                (file.doors.clone(), file.tls.clone(), file.secret.clone(), file.records.clone(), file.hep)
+            };
+            if of_start(&new) != of_start(old) {
+                warn!("[[listen]], [tls], [records], [hep] and the secret count from the next start on");
             }
             // What it signs by stays, so any will do here.
             let proxy = new.machine([0; 16], 0);

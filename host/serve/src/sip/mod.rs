@@ -25,6 +25,7 @@
 //! | orders that wait for one who reserves | 16,384 | refused as `overload` |
 
 mod datagrams;
+mod hep;
 mod names;
 mod reserve;
 mod run;
@@ -33,7 +34,7 @@ mod streams;
 
 pub use reserve::{CopsName, CopsTarget, HttpTarget, Target};
 pub use run::{Again, Said, SipProxy, Totals};
-pub use settings::{Reserving, SipDoor, SipError, SipSettings, StreamLimits};
+pub use settings::{HepSettings, Reserving, SipDoor, SipError, SipSettings, StreamLimits};
 
 use perhop_reason::Code;
 use perhop_sip::quality::ReservationId;

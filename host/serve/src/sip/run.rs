@@ -2,6 +2,7 @@
 
 use super::Event;
 use super::datagrams::Datagrams;
+use super::hep::Hep;
 use super::names::Names;
 use super::reserve::Reservers;
 use super::settings::{SipDoor, SipError, SipSettings};
@@ -79,6 +80,7 @@ pub struct SipProxy {
     events: mpsc::Receiver<Event>,
     listening: Vec<(Transport, SocketAddr)>,
     accepting: JoinSet<()>,
+    hep: Option<Hep>,
     /// What the machine is to be told next.
     next: VecDeque<Input>,
     say: Box<dyn FnMut(Said) + Send>,
@@ -93,7 +95,7 @@ impl SipProxy {
         settings: SipSettings,
         say: impl FnMut(Said) + Send + 'static,
     ) -> Result<Self, SipError> {
-        let SipSettings { mut proxy, quality, doors, tls, streams, reserving } = settings;
+        let SipSettings { mut proxy, quality, doors, tls, streams, reserving, hep } = settings;
         let (tell, events) = mpsc::channel(EVENTS);
         // A number that no instance before has come to.
         let first = clock::wall().0;
@@ -134,6 +136,8 @@ impl SipProxy {
             proxy.listen.push(Listen { transport: *transport, host, port: at.port() });
             listening.push((*transport, at));
         }
+        let failed = |address| move |source| SipError::Hep { address, source };
+        let hep = hep.map(|hep| Hep::open(&hep, &listening).map_err(failed(hep.address))).transpose()?;
         let own = listening.iter().filter(|(_, at)| !at.ip().is_unspecified());
         let own = own.map(|(transport, at): &(Transport, SocketAddr)| (*transport, at.ip())).collect();
         Ok(Self {
@@ -145,6 +149,7 @@ impl SipProxy {
             events,
             listening,
             accepting,
+            hep,
             next: VecDeque::new(),
             say: Box::new(say),
         })
@@ -207,6 +212,7 @@ impl SipProxy {
         for _ in 0..TURN {
             let Some((address, bytes)) = self.udp.as_mut().and_then(Datagrams::next) else { return };
             let peer = Peer { transport: Transport::Udp, address, connection: None };
+            self.hep.iter().for_each(|hep| hep.came(&peer, &bytes));
             self.tell(Input::Datagram(peer, bytes));
         }
     }
@@ -216,11 +222,15 @@ impl SipProxy {
         let input = match event {
             Event::Opened(opened) => return self.streams.opened(opened),
             Event::Bytes(number, bytes) => match self.streams.peer(number) {
-                Some(peer) => Input::Bytes(peer, bytes),
+                Some(peer) => {
+                    self.hep.iter_mut().for_each(|hep| hep.came_by_stream(&peer, &bytes));
+                    Input::Bytes(peer, bytes)
+                }
                 None => return,
             },
             Event::Gone(number, unsent) => {
                 self.streams.close(number);
+                self.hep.iter_mut().for_each(|hep| hep.ended(number));
                 self.next.extend(unsent.into_iter().filter(|n| *n > 0).map(Input::Broken));
                 Input::Closed(number)
             }
@@ -279,6 +289,7 @@ impl SipProxy {
     }
 
     fn send(&mut self, to: &Peer, bytes: Vec<u8>, number: u64) {
+        self.hep.iter().for_each(|hep| hep.sent(to, &bytes));
         let sent = match (to.transport, &mut self.udp) {
             (Transport::Udp, Some(udp)) => udp.send(to.address, &bytes).is_ok(),
             (Transport::Udp, None) => false,

@@ -25,6 +25,17 @@ pub struct SipSettings {
     pub streams: StreamLimits,
     /// Who reserves.
     pub reserving: Reserving,
+    /// Whom messages are told to.
+    pub hep: Option<HepSettings>,
+}
+
+/// A collector of messages, by HEP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HepSettings {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// By which number it knows this proxy.
+    pub agent: u32,
 }
 
 /// A place to listen.
@@ -73,6 +84,14 @@ pub enum SipError {
         /// How.
         transport: Transport,
         /// Where.
+        address: SocketAddr,
+        /// Error.
+        source: io::Error,
+    },
+    /// A collector cannot be told anything.
+    #[error("the collector {address}: {source}")]
+    Hep {
+        /// Where it is.
         address: SocketAddr,
         /// Error.
         source: io::Error,

@@ -3,7 +3,7 @@
 use super::phone::{Message, Phone};
 use super::{Proxy, free, listen};
 use crate::Scratch;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// A proxy, and a phone of its domain that others call.
@@ -216,4 +216,68 @@ fn all_phones_of_a_user_ring_and_the_first_that_answers_has_the_call() {
     let mut call = alice.dialog(&answer);
     alice.within(&mut call, "ACK", false);
     two.expect("ACK");
+}
+
+#[test]
+fn a_collector_is_told_every_message() {
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let at = collector.local_addr().unwrap();
+    let (_scratch, proxy, mut bob) = plain("sip-hep", |_| format!("[hep]\naddress = \"{at}\"\nagent = 7\n"));
+    let mut alice = Phone::tcp("alice", proxy.address);
+    alice.invite(BOB, "");
+    let invite = bob.expect("INVITE");
+    bob.reply(&invite, "486 Busy Here", false);
+    bob.expect("ACK");
+    alice.expect("486");
+    let mut told = Vec::new();
+    while told.len() < 6 {
+        let mut room = [0; 65_535];
+        let length = collector.recv(&mut room).unwrap();
+        assert_eq!((&room[..4], u16::from_be_bytes([room[4], room[5]])), (&b"HEP3"[..], length as u16));
+        let (mut at, mut protocol, mut ports, mut text) = (6, 0, [0, 0], String::new());
+        while at < length {
+            let number = |at: usize| usize::from(u16::from_be_bytes([room[at], room[at + 1]]));
+            let (kind, size) = (number(at + 2), number(at + 4));
+            match kind {
+                2 => protocol = room[at + 6],
+                7 | 8 => ports[kind - 7] = number(at + 6),
+                12 => assert_eq!(room[at + 6..at + 10], [0, 0, 0, 7]),
+                15 => text = String::from_utf8(room[at + 6..at + size].to_vec()).unwrap(),
+                _ => {}
+            }
+            at += size;
+        }
+        told.push((protocol, ports, Message(text).what().to_owned()));
+    }
+    let (own, a, b) = (proxy.address.port(), alice.address.port(), bob.address.port());
+    let expected = [
+        (6, [a, own], "INVITE"),
+        (6, [own, a], "100"),
+        (17, [own, b], "INVITE"),
+        (17, [b, own], "486"),
+        (17, [own, b], "ACK"),
+        (6, [own, a], "486"),
+    ];
+    let expected =
+        expected.map(|(protocol, ports, what)| (protocol, ports.map(usize::from), what.to_owned()));
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn one_connection_too_many_is_closed_and_the_others_go_on() {
+    let (_scratch, proxy, mut bob) =
+        plain("sip-connections", |_| "[limits]\nconnections_of_address = 2\n".into());
+    let mut phones = [Phone::tcp("one", proxy.address), Phone::tcp("two", proxy.address)];
+    for phone in &mut phones {
+        phone.invite(BOB, "");
+        assert_eq!(phone.receive().what(), "100");
+        bob.expect("INVITE");
+    }
+    let mut third = std::net::TcpStream::connect(proxy.address).unwrap();
+    third.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(std::io::Read::read(&mut third, &mut [0; 10]).unwrap(), 0, "it is closed");
+    let [one, _] = &mut phones;
+    one.invite(BOB, "");
+    assert_eq!(one.receive().what(), "100");
 }

@@ -48,6 +48,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place_all_at_once() {
         ("GOOD[[codec]]\nname = \"x\"\nframe_size = 10", "frame is missing"),
         ("GOOD[limits]\nidle = \"1 s\"", "out of range"),
         ("GOOD[records]", "file is missing"),
+        ("GOOD[hep]\naddress = \"homer\"", "is not an address with a port"),
         ("GOOD[recrods]", "did you mean \"records\"?"),
     ] {
         let file = scratch.file("sip-proxy.toml", &text.replace("GOOD", GOOD));
