@@ -245,7 +245,7 @@ mod tests {
                     key = \"k\"\nauthority = \"s\"\n";
         assert_eq!(errors(&format!("{domain}{client}{peer}")), Vec::<String>::new());
         for (text, what) in [
-            (format!("{domain}{peer}"), "4:8: name"),
+            (format!("{domain}{peer}"), "5:8: peer \"south\": name"),
             (format!("{domain}{}{peer}", client.replace("\"peer\"", "\"http\"")), "not a client"),
             (format!("{domain}{client}{}", peer.replace("https", "http")), "10:14"),
             (format!("{domain}{client}{}", peer.replace("\"https://127.0.0.1:8443\"", "")), "0 addresses"),

@@ -65,8 +65,10 @@ fn addresses(table: &mut TableReader<'_>) -> Option<Vec<Place>> {
         Some(place @ Place::Network { secure: true, .. }) => Ok(place),
         _ => Err(TextError::new("is not an address that is secured").hint(hint)),
     };
+    let before = table.diagnostics().errors();
     let addresses = table.values_with("addresses", "an address", address)?.value;
-    if !(1..=MOST_ADDRESSES).contains(&addresses.len()) {
+    // Those that are wrong are not among them.
+    if table.diagnostics().errors() == before && !(1..=MOST_ADDRESSES).contains(&addresses.len()) {
         let error = table.error("addresses", format!("has {} addresses", addresses.len())).value("");
         table.diagnostics().push(error.allowed(format!("1 to {MOST_ADDRESSES}")));
     }

@@ -226,7 +226,8 @@ impl Chain {
         let pick = self.draw(1_000) as usize;
         let ledger = &self.domains[no].ledger;
         let Some((deal, (place, bps))) = ledger.iter().nth(pick % ledger.len().max(1)) else { return };
-        let (deal, place, left) = (deal.clone(), place.clone(), if pick % 3 == 0 { bps / 2 } else { 0 });
+        let (deal, place, left) =
+            (deal.clone(), place.clone(), if pick.is_multiple_of(3) { bps / 2 } else { 0 });
         match left {
             0 => drop(self.domains[no].ledger.remove(&deal)),
             left => drop(self.domains[no].ledger.insert(deal.clone(), (place, left))),

@@ -469,7 +469,7 @@ impl Peers {
                 (deal.number, deal.answer) = (number, Some(decision.clone()));
                 let holder = holder.clone();
                 // What is lost already is answered with what is left.
-                if !superseded && !(deal.lost && has > 0) {
+                if !(superseded || deal.lost && has > 0) {
                     self.send(&holder, Body::Decision(decision));
                 }
             }

@@ -43,6 +43,9 @@ pub(crate) struct Asker(pub(crate) Caller);
 /// Somebody who may change the policy.
 pub(crate) struct Operator(pub(crate) Caller);
 
+/// A neighbouring domain's controller.
+pub(crate) struct Neighbour(pub(crate) Caller);
+
 /// Somebody who may change the domain.
 pub(crate) struct Admin(pub(crate) Caller);
 
@@ -91,7 +94,7 @@ fn with(caller: Caller, may: impl Fn(Role) -> bool, what: &str) -> Result<Caller
 }
 
 macro_rules! extractor {
-    ($name:ident, $may:expr, $what:literal) => {
+    ($name:ident, $kinds:expr, $may:expr, $what:literal) => {
         impl<S: Send + Sync> FromRequestParts<S> for $name
         where
             Seat: FromRef<S>,
@@ -100,7 +103,7 @@ macro_rules! extractor {
 
             async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
                 let seat = Seat::from_ref(state);
-                let caller = with(known(parts, &seat, &KINDS)?, $may, $what)?;
+                let caller = with(known(parts, &seat, $kinds)?, $may, $what)?;
                 // What is decided the ledger counts by itself.
                 if parts.method == Method::GET && caller.per_second.is_some() {
                     seat.led()?.domain.turn(&caller).await?;
@@ -114,8 +117,9 @@ macro_rules! extractor {
     };
 }
 
-extractor!(Known, |_| true, "ask");
-extractor!(Viewer, |role| role != Role::Agent, "see this");
-extractor!(Asker, |role| !matches!(role, Role::Viewer), "reserve");
-extractor!(Operator, |role| role >= Role::Operator, "change the policy");
-extractor!(Admin, |role| role == Role::Admin, "change the domain");
+extractor!(Known, &KINDS, |_| true, "ask");
+extractor!(Viewer, &KINDS, |role| role != Role::Agent, "see this");
+extractor!(Asker, &KINDS, |role| !matches!(role, Role::Viewer), "reserve");
+extractor!(Operator, &KINDS, |role| role >= Role::Operator, "change the policy");
+extractor!(Neighbour, &[ClientKind::Peer], |_| true, "speak for a domain");
+extractor!(Admin, &KINDS, |role| role == Role::Admin, "change the domain");

@@ -1,7 +1,7 @@
 //! `/v1/peers`: what neighbouring domains say, and what this one has with them.
 
 use super::Shared;
-use super::caller::{Known, Viewer};
+use super::caller::{Neighbour, Viewer};
 use super::openapi::Document;
 use super::refused::Refused;
 use crate::body::Received;
@@ -64,7 +64,7 @@ fn is_sound(envelope: &Envelope) -> bool {
     (status = 403, description = "The client is no neighbouring domain of this one"), (status = 422), (status = 503)))]
 async fn messages(
     State(s): State<Shared>,
-    Known(caller): Known,
+    Neighbour(caller): Neighbour,
     body: Received,
 ) -> Result<StatusCode, Response> {
     let (said, _charge) = body.json::<Messages>().await?;
