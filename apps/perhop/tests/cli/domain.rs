@@ -641,6 +641,8 @@ fn each_interface_is_for_clients_of_its_kinds_and_counts_all_that_they_ask() {
     let cases = [
         ("GET", "/v1/reservations", Value::Null, [200, 403, 403, 403, 403, 200]),
         ("POST", "/v1/reservations", wanted.clone(), [201, 403, 403, 403, 403, 201]),
+        // Of the right kind, but no neighbour.
+        ("POST", "/v1/peers/messages", json!({ "messages": [] }), [403; 6]),
         ("GET", "/qos-profiles/v1/qos-profiles/QOS_VOICE", Value::Null, [200, 200, 403, 403, 403, 403]),
     ];
     for (method, uri, body, expected) in cases {
@@ -651,7 +653,14 @@ fn each_interface_is_for_clients_of_its_kinds_and_counts_all_that_they_ask() {
     assert_eq!(refused["refusal"]["code"], "forbidden");
     let why = "client cops is of kind cops, and this interface is for clients of kind http and agent";
     assert_eq!(refused["refusal"]["message"], why);
-    // By certificates and COPS: `cops`.
+    // By certificates and COPS: `cops`; between domains: `chain`.
+    let mut messages = |who: usize| asked(who, "POST", "/v1/peers/messages", &json!({ "messages": [] })).1;
+    for (who, why) in [
+        (0, "client http is of kind http, and this interface is for clients of kind peer"),
+        (4, "client peer is no [[peer]] of this domain"),
+    ] {
+        assert_eq!(messages(who)["refusal"]["message"], why);
+    }
     let put = json!({ "role": "proxy", "kind": "smtp" });
     let mut local = Http::connect(&socket(&name));
     let (status, refused) = local.ask("PUT", "/v1/clients/new", &put.to_string());
