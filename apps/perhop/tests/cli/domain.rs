@@ -125,7 +125,7 @@ impl Domain {
     }
 
     /// What a router shows.
-    fn rows(&self, node: &str, what: &str) -> Vec<Value> {
+    pub(super) fn rows(&self, node: &str, what: &str) -> Vec<Value> {
         let pages = perhop(&["show", what, "--router", &self.router(node), "--json"]).json();
         // A router that was just killed has nothing to show.
         pages.first().and_then(|page| page["rows"].as_array().cloned()).unwrap_or_default()

@@ -1,5 +1,6 @@
 //! Calls through `perhop sip-proxy run`, between phones of the test, with a domain that reserves for them.
 
+mod baresip;
 mod between;
 mod calls;
 mod files;
