@@ -1,7 +1,7 @@
 //! `perhop status`.
 
 use super::find;
-use super::words::standings;
+use super::words::{refused, standings};
 use crate::domain::ControllerArgs;
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
@@ -46,6 +46,9 @@ pub fn run(args: &StatusArgs) -> Result<Verdict, AppError> {
         }
         if !routers.is_empty() {
             out.text(standings(&routers))?;
+        }
+        for line in routers.iter().flat_map(refused) {
+            out.line(line)?;
         }
     }
     out.flush()?;

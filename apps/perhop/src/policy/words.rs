@@ -105,6 +105,16 @@ pub fn standings(rows: &[Standing]) -> Table {
     table
 }
 
+/// What a router refuses, a line each.
+pub fn refused(row: &Standing) -> Vec<String> {
+    let held = row.report.iter().flat_map(|report| &report.quarantine);
+    held.map(|held| {
+        let (code, message) = (held.error.code, &held.error.message);
+        format!("{} refuses {} {}: {code}: {message}", row.router, held.kind, held.name)
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

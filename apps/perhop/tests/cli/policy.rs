@@ -411,3 +411,40 @@ fn a_subscriber_that_moves_has_its_contract_at_one_place_and_outlives_the_contro
     until("east has it no more", || of_ann(&east) == 0);
     assert_eq!(user(&["logout", "ann"]).code, Some(1));
 }
+
+#[test]
+fn what_a_router_refuses_is_told_and_holds_nothing_else_up() {
+    let Some(domain) = domain("quarantine") else { return };
+    let name = domain.name.clone();
+    let east = domain.router("east");
+    // More than the port has left beside the classes of the router's own file, of which the policy knows nothing.
+    let much = example().replace("guarantee = \"2 Mbit/s\"", "guarantee = \"9900 kbit/s\"");
+    let much = domain.scratch.file("much.toml", &much);
+    assert_eq!(policy(&name, &["apply", &much]).code, Some(0));
+    let of_east = || {
+        let rows = perhop(&["status", "--controller", &name, "--json"]).json();
+        rows.into_iter().find(|row| row["router"] == "east").unwrap_or_default()
+    };
+    until("it is told", || {
+        let row = of_east();
+        row["converged"] == true && row["report"]["quarantined"].as_u64().is_some_and(|held| held > 0)
+    });
+    let row = of_east();
+    let held = row["report"]["quarantine"].as_array().unwrap();
+    let class = held.iter().find(|held| held["kind"] == "class").unwrap_or_else(|| panic!("{row}"));
+    assert_eq!(
+        (&class["name"], &class["error"]["code"]),
+        (&json!("wan/business"), &json!("no_capacity")),
+        "{row}"
+    );
+    // The rest is there.
+    assert!(own(&east).iter().any(|(kind, name, _)| kind == "sla" && name == "user/flat"));
+    assert!(!own(&east).iter().any(|(kind, ..)| kind == "class"));
+    let status = perhop(&["status", "--controller", &name]);
+    assert_eq!(status.code, Some(1), "{}", status.out);
+    assert!(status.out.contains("\neast refuses class wan/business: no_capacity: "), "{}", status.out);
+    // What fits is taken at once.
+    assert_eq!(policy(&name, &["apply", "examples/domain/policy.toml"]).code, Some(0));
+    until("nothing is refused", || perhop(&["status", "--controller", &name]).code == Some(0));
+    assert!(own(&east).iter().any(|(kind, name, _)| kind == "class" && name == "wan/business"));
+}
