@@ -131,21 +131,23 @@ fn read_agent(cx: &Cx<'_>, table: Location, file: Spanned<&str>) -> Option<Agent
     let (agent, diagnostics) = AgentFile::read(&cx.path_of(file.value), &text);
     forward(cx, &diagnostics, None);
     let agent = agent?;
+    let inside = cx.file.inside_file(table, "agent");
+    let agent = if inside.is_empty() {
+        agent
+    } else {
+        let source = Source { file: file.value, text: &text, first: None };
+        let read = |text: &str| {
+            let (agent, diagnostics) = AgentFile::read(file.value, text);
+            (agent, diagnostics.sorted())
+        };
+        inside::apply(cx, inside, &source, read).0?
+    };
     if agent.leased_for.is_some() {
         let error = cx.error(file.span, "has a broker of kind \"controller\", which no scenario has");
         cx.push(error.hint("Measured classes of scenarios ask an emulated broker"));
         return None;
     }
-    let inside = cx.file.inside_file(table, "agent");
-    if inside.is_empty() {
-        return Some(agent);
-    }
-    let source = Source { file: file.value, text: &text, first: None };
-    let read = |text: &str| {
-        let (agent, diagnostics) = AgentFile::read(file.value, text);
-        (agent, diagnostics.sorted())
-    };
-    inside::apply(cx, inside, &source, read).0
+    Some(agent)
 }
 
 /// The text of the file that a key names.

@@ -282,6 +282,13 @@ fn a_class_of_an_agent_must_be_one_of_its_router() {
 }
 
 #[test]
+fn the_broker_of_a_scenarios_agent_is_an_emulated_one() {
+    let text = BASE.replace("[node.r]\n", "[node.r]\nagent = \"leasing.toml\"\n");
+    let wrong = said(&text, &[]);
+    assert!(wrong.contains("has a broker of kind \"controller\", which no scenario has"), "{wrong}");
+}
+
+#[test]
 fn variants_change_values_and_nothing_else() {
     let loaded = good(BASE, &[]);
     assert_eq!(loaded.variants.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), ["small", "bare"]);
