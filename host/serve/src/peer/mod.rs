@@ -1,6 +1,6 @@
 //! Reservations across domains, live: the machine [`perhop_broker::peer::Peers`] beside a domain that is being looked after.
 //!
-//! What the machine wants of the ledger becomes requests to the [`Domain`](crate::domain::Domain); what it says to neighbours goes
+//! What the machine wants of the ledger becomes requests to the [`Domain`]; what it says to neighbours goes
 //! to their controllers, each over one connection that is kept. What it has to remember is in the database before anything of it
 //! is done. Interfaces ask by a [`Between`], which is a handle and can be cloned.
 
