@@ -230,7 +230,8 @@ impl Ledger {
                     ReservationState::Held | ReservationState::Shrunk => ReservationState::Held,
                 };
             }
-            if let Some(flow) = flow.filter(|_| old.id == id) {
+            // Both directions are kept with the same text.
+            if let Some(flow) = flow {
                 new.flow = flow.into();
             }
             self.admit(&Booking::change(&old, &new), &who)?;

@@ -281,3 +281,30 @@ fn one_connection_too_many_is_closed_and_the_others_go_on() {
     one.invite(BOB, "");
     assert_eq!(one.receive().what(), "100");
 }
+
+#[test]
+fn one_listener_serves_phones_of_both_families() {
+    let scratch = Scratch::new("sip-families");
+    let port = free("::").port();
+    let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
+    let mut bob = Phone::udp("bob", "::1", at("::1"));
+    let mut alice = Phone::udp("alice", "127.1.0.2", at("127.0.0.1"));
+    let text = format!(
+        "{}name = \"127.0.0.1\"\n[[domain]]\nname = \"a.example\"\nusers = {{ bob = \"sip:bob@{}\" }}\n",
+        listen("udp", at("::")),
+        bob.address
+    );
+    let _proxy = Proxy::start(&scratch, "proxy", at("::"), &text);
+    alice.invite(BOB, "");
+    let invite = bob.expect("INVITE");
+    bob.reply(&invite, "200 OK", true);
+    let answer = alice.expect("200");
+    let mut call = alice.dialog(&answer);
+    alice.within(&mut call, "ACK", false);
+    bob.expect("ACK");
+    let mut of_bob = bob.answered(&invite);
+    bob.within(&mut of_bob, "BYE", false);
+    let bye = alice.expect("BYE");
+    alice.reply(&bye, "200 OK", false);
+    bob.expect("200");
+}

@@ -1,5 +1,6 @@
 //! Calls through `perhop sip-proxy run`, between phones of the test, with a domain that reserves for them.
 
+mod agents;
 mod baresip;
 mod between;
 mod calls;
@@ -164,15 +165,21 @@ impl World {
 
     /// The part of a proxy's file that says who reserves.
     fn by_http(&self, more: &str) -> String {
+        let more = patient(more);
         format!("[reserve]\nby = \"http\"\ncontroller = \"{}\"\nclass = \"voice\"\n{more}\n", self.name)
     }
 
     fn by_cops(&self, client: &str, more: &str) -> String {
-        let cops = self.cops;
+        let (cops, more) = (self.cops, patient(more));
         format!(
             "[reserve]\nby = \"cops\"\nservers = [\"{cops}\"]\nclient = \"{client}\"\nclass = \"voice\"\n{more}\n"
         )
     }
+}
+
+/// A machine that does much else may take longer than calls wait.
+fn patient(more: &str) -> String {
+    if more.contains("patience") { more.to_owned() } else { format!("patience = \"10 s\"\n{more}") }
 }
 
 impl Drop for World {

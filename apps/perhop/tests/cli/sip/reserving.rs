@@ -88,6 +88,20 @@ pub(super) fn hang_up([alice, bob]: &mut [Phone; 2], dialog: &mut Dialog) {
     alice.expect("200");
 }
 
+/// One phone goes on at another port, which is the number.
+fn moves(phone: &mut Phone, other: &mut Phone, dialog: &mut Dialog) -> u64 {
+    let spare = Phone::udp("spare", &phone.address.ip().to_string(), phone.address);
+    let own = std::mem::replace(&mut phone.address, spare.address);
+    phone.within(dialog, "INVITE", true);
+    phone.address = own;
+    let again = other.expect("INVITE");
+    other.reply(&again, "200 OK", true);
+    phone.expect("200");
+    phone.within(dialog, "ACK", false);
+    other.expect("ACK");
+    u64::from(spare.address.port() ^ 1)
+}
+
 #[test]
 fn a_call_has_its_reservations_while_it_lasts() {
     let world = World::new("sip-one", "3 Mbit/s");
@@ -135,10 +149,18 @@ fn with_mode_bi_the_callers_proxy_reserves_both_directions_as_one() {
     let world = World::new("sip-bi", "3 Mbit/s");
     let reserve = [world.by_http("mode = \"bi\""), world.by_http("")];
     let (mut proxies, mut phones) = two_proxies(&world, "udp", "", reserve);
-    let [mut dialog, _] = call(&mut phones, "sip:bob@b.example");
+    let [mut dialog, mut of_bob] = call(&mut phones, "sip:bob@b.example");
     world.until_booked(&CALL);
     let listed = perhop(&["reserve", "list", "--json", "--controller", &world.name]);
     assert!(listed.json().iter().all(|row| row["twin"].is_u64()), "{}", listed.out);
+    let [alice, bob] = &mut phones;
+    let port = moves(bob, alice, &mut of_bob);
+    until("what comes back is known by the other port", || {
+        let listed = perhop(&["reserve", "list", "--json", "--controller", &world.name]);
+        let rows = listed.json();
+        let back = rows.iter().find(|row| row["from"] == "east").unwrap();
+        back["packets"][0]["src_ports"] == serde_json::json!([port, port])
+    });
     hang_up(&mut phones, &mut dialog);
     world.until_booked(&[]);
     proxies.iter_mut().for_each(Proxy::ends);
@@ -280,7 +302,11 @@ fn by_cops_the_next_instance_gives_back_what_a_killed_one_had_when_it_opens() {
 fn an_answer_that_is_late_is_a_refusal_and_what_it_grants_is_given_back() {
     for by_cops in [false, true] {
         let world = World::new(&format!("sip-late-{by_cops}"), "3 Mbit/s");
-        let reserve = if by_cops { world.by_cops("phones", "") } else { world.by_http("") };
+        let reserve = if by_cops {
+            world.by_cops("phones", "patience = \"500 ms\"")
+        } else {
+            world.by_http("patience = \"500 ms\"")
+        };
         let (proxy, mut phones) = one_proxy(&world, &reserve);
         if by_cops {
             until("it can ask", || proxy.said().contains("can be asked for reservations"));
@@ -293,10 +319,6 @@ fn an_answer_that_is_late_is_a_refusal_and_what_it_grants_is_given_back() {
         std::thread::sleep(Duration::from_millis(500));
         world.until_booked(&[]);
         hang_up(&mut phones, &mut dialog);
-        let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
-        world.until_booked(&CALL);
-        hang_up(&mut phones, &mut dialog);
-        world.until_booked(&[]);
     }
 }
 
@@ -320,18 +342,8 @@ fn another_description_changes_what_is_reserved() {
     let (_proxy, mut phones) = one_proxy(&world, &world.by_http(""));
     let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
     world.until_booked(&CALL);
-    // Another port of the same phone.
     let [alice, bob] = &mut phones;
-    let spare = Phone::udp("spare", "127.1.0.2", alice.address);
-    let own = std::mem::replace(&mut alice.address, spare.address);
-    alice.within(&mut dialog, "INVITE", true);
-    alice.address = own;
-    let again = bob.expect("INVITE");
-    bob.reply(&again, "200 OK", true);
-    let port = u64::from(spare.address.port() ^ 1);
-    alice.expect("200");
-    alice.within(&mut dialog, "ACK", false);
-    bob.expect("ACK");
+    let port = moves(alice, bob, &mut dialog);
     until("its packets are known by the other port", || {
         let listed = perhop(&["reserve", "list", "--json", "--controller", &world.name]);
         let rows = listed.json();
