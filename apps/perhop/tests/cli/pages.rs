@@ -18,7 +18,7 @@ enum Way {
 }
 
 /// Commands of all pages that are not run as they stand, by how they begin, and why.
-const TREATED: [(&str, Way, &str); 37] = [
+const TREATED: [(&str, Way, &str); 36] = [
     ("make ", Way::Elsewhere, "the target is looked up in the Makefile"),
     ("curl ", Way::Elsewhere, "asks a running router"),
     ("ip ", Way::Elsewhere, "changes the machine"),
@@ -39,7 +39,6 @@ const TREATED: [(&str, Way, &str); 37] = [
     ("perhop controller run", Way::Understood, "looks after a domain until it is stopped"),
     ("perhop sip-proxy run", Way::Understood, "passes calls on until it is stopped"),
     ("perhop reserve", Way::Understood, "asks a running controller"),
-    ("perhop policy show", Way::Understood, "asks a running controller"),
     ("perhop policy diff", Way::Understood, "asks a running controller"),
     ("perhop policy apply", Way::Understood, "asks a running controller"),
     ("perhop policy confirm", Way::Understood, "asks a running controller"),
