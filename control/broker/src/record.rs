@@ -186,23 +186,6 @@ pub struct AuditRow {
     pub detail: String,
 }
 
-/// What a router's agent is to take over: it reads them in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedRow {
-    /// Number: ascending without a gap, over all routers.
-    pub seq: u64,
-    /// The router (a node), or `*` for all.
-    pub router: String,
-    /// Kind of object.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// It is gone.
-    pub gone: bool,
-    /// What it is to be: JSON; empty where it is gone.
-    pub spec: String,
-}
-
 /// One change of what a domain keeps. A row written replaces the row of the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -232,8 +215,6 @@ pub enum Change {
     ReservationGone(ReservationId),
     /// This was decided.
     Audit(AuditRow),
-    /// This is to be taken over by agents.
-    Feed(FeedRow),
 }
 
 /// Changes that are written together or not at all, in this order: one transaction.
@@ -264,8 +245,6 @@ pub struct Snapshot {
     pub reservations: Vec<ReservationRow>,
     /// The last number of the audit log.
     pub audit_seq: u64,
-    /// The last number of the feed.
-    pub feed_seq: u64,
     /// The highest number that a reservation ever had, also of those that are gone.
     pub last_reservation: ReservationId,
 }

@@ -1,4 +1,4 @@
-//! What is read of a domain: all of it, the feed, the audit log.
+//! What is read of a domain: all of it, the audit log.
 
 use crate::Error;
 use crate::connection::{Connection, Row, Value};
@@ -6,10 +6,9 @@ use crate::limits::PAGE_ROWS;
 use crate::rows::{self, Read, int, text};
 use crate::statements::Table;
 use crate::store::{Lent, Store};
-use perhop_broker::record::{AuditRow, FeedRow, Snapshot};
+use perhop_broker::record::{AuditRow, Snapshot};
 
-const STATE: Table =
-    Table { name: "domain_state", columns: &["audit_seq", "feed_seq", "last_reservation"], key: 0 };
+const STATE: Table = Table { name: "domain_state", columns: &["audit_seq", "last_reservation"], key: 0 };
 
 impl Store {
     /// All that a new leader needs, as of one moment, in pages: a million reservations take some seconds.
@@ -20,12 +19,11 @@ impl Store {
         let mut lent = self.lend(&self.reader).await?;
         self.bounded(lent.open.connection.begin_reading()).await?;
         let mut snapshot = Snapshot::default();
-        let sql = "SELECT audit_seq, feed_seq, last_reservation FROM domain_state WHERE one = 1";
+        let sql = "SELECT audit_seq, last_reservation FROM domain_state WHERE one = 1";
         let row = self.bounded(lent.open.connection.row(sql, &[])).await?;
         let state = Read(&row, &STATE);
         snapshot.audit_seq = state.int(0)?;
-        snapshot.feed_seq = state.int(1)?;
-        snapshot.last_reservation = state.int(2)?;
+        snapshot.last_reservation = state.int(1)?;
 
         self.all_named(&mut lent, &rows::NODE, &mut snapshot.nodes, |r| r.node(), |n| &n.name).await?;
         self.all_numbered(&mut lent, &rows::LINK, &mut snapshot.links, |r| r.link(), |l| l.id).await?;
@@ -43,32 +41,6 @@ impl Store {
         snapshot.clients.sort_by(|a, b| a.name.cmp(&b.name));
         snapshot.capacities.sort_by(|a, b| (a.link, &a.class).cmp(&(b.link, &b.class)));
         Ok(snapshot)
-    }
-
-    /// What comes after a number in the feed: up to `limit` rows, at most 10,000, in order.
-    ///
-    /// # Errors
-    /// [`Error::Trimmed`] where rows after `seq` are no longer kept.
-    pub async fn follow(&self, seq: u64, limit: usize) -> Result<Vec<FeedRow>, Error> {
-        let mut lent = self.lend(&self.reader).await?;
-        let connection = &mut lent.open.connection;
-        let work = async {
-            connection.begin_reading().await?;
-            let after = [int("change_feed.seq", seq)?];
-            let last = "SELECT feed_seq, feed_seq, feed_seq FROM domain_state WHERE one = 1";
-            let last = Read(&connection.row(last, &[]).await?, &STATE).int(1)?;
-            let read = page(connection, &rows::FEED, "seq > $1", "seq", &after, limit.min(PAGE_ROWS)).await?;
-            connection.roll_back().await?;
-            let feed = read.iter().map(|row| Read(row, &rows::FEED).feed()).collect::<Result<Vec<_>, _>>()?;
-            match feed.first() {
-                Some(first) if first.seq > seq + 1 => Err(Error::Trimmed { oldest: first.seq }),
-                None if limit > 0 && last > seq => Err(Error::Trimmed { oldest: last + 1 }),
-                _ => Ok(feed),
-            }
-        };
-        let feed = self.bounded(work).await?;
-        lent.put_back();
-        Ok(feed)
     }
 
     /// Rows of the audit log, the last ones first: up to `limit`, at most 10,000, with numbers below `before`, none =

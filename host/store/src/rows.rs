@@ -4,8 +4,8 @@ use crate::Error;
 use crate::connection::{Row, Value};
 use crate::statements::Table;
 use perhop_broker::record::{
-    AuditRow, CapacityRow, ClientRow, FeedRow, LinkRow, NodeKind, NodeRow, PathRow, ReservationKind,
-    ReservationRow, ReservationState,
+    AuditRow, CapacityRow, ClientRow, LinkRow, NodeKind, NodeRow, PathRow, ReservationKind, ReservationRow,
+    ReservationState,
 };
 use perhop_reason::Code;
 
@@ -49,8 +49,6 @@ pub(crate) const AUDIT: Table = Table {
     columns: &["seq", "at_ms", "who", "what", "subject", "refused", "detail"],
     key: 1,
 };
-pub(crate) const FEED: Table =
-    Table { name: "change_feed", columns: &["seq", "router", "kind", "name", "op", "spec"], key: 1 };
 
 /// A number as both engines keep it.
 pub(crate) fn int<'a>(column: &'static str, value: u64) -> Result<Value<'a>, Error> {
@@ -155,17 +153,6 @@ pub(crate) fn audit(row: &AuditRow) -> Result<[Value<'_>; 7], Error> {
         text(&row.subject),
         Value::Text(row.refused.map(Code::name)),
         text(&row.detail),
-    ])
-}
-
-pub(crate) fn feed(row: &FeedRow) -> Result<[Value<'_>; 6], Error> {
-    Ok([
-        int("change_feed.seq", row.seq)?,
-        text(&row.router),
-        text(&row.kind),
-        text(&row.name),
-        text(if row.gone { "gone" } else { "put" }),
-        text(&row.spec),
     ])
 }
 
@@ -287,22 +274,6 @@ impl Read<'_> {
             subject: self.text(4)?,
             refused: self.0.text(5)?.map(|w| code(&w).ok_or_else(|| self.corrupt(5, w))).transpose()?,
             detail: self.text(6)?,
-        })
-    }
-
-    pub(crate) fn feed(&self) -> Result<FeedRow, Error> {
-        let gone = |word: &str| match word {
-            "put" => Some(false),
-            "gone" => Some(true),
-            _ => None,
-        };
-        Ok(FeedRow {
-            seq: self.int(0)?,
-            router: self.text(1)?,
-            kind: self.text(2)?,
-            name: self.text(3)?,
-            gone: self.word(4, gone)?,
-            spec: self.text(5)?,
         })
     }
 }

@@ -16,7 +16,7 @@ impl Store {
     /// Writes a group: all of it or nothing. When this returns, the group is on the disk. A group that is written
     /// already is not written again.
     ///
-    /// Costs one transaction, whose statements take up to 256 rows each. The audit log and the feed are appended to;
+    /// Costs one transaction, whose statements take up to 256 rows each. The audit log is appended to;
     /// every other row replaces that of its key. What is removed is removed first, links last.
     ///
     /// # Errors
@@ -140,9 +140,8 @@ async fn attempt(
     connection.begin().await?;
     let claim = "UPDATE domain_state SET group_number = $1, \
         audit_seq = CASE WHEN audit_seq < $2 THEN $2 ELSE audit_seq END, \
-        feed_seq = CASE WHEN feed_seq < $3 THEN $3 ELSE feed_seq END, \
-        last_reservation = CASE WHEN last_reservation < $4 THEN $4 ELSE last_reservation END \
-        WHERE one = 1 AND fence = $5 AND group_number < $1";
+        last_reservation = CASE WHEN last_reservation < $3 THEN $3 ELSE last_reservation END \
+        WHERE one = 1 AND fence = $4 AND group_number < $1";
     if connection.execute(claim, &plan.claim).await? == 0 {
         let standing = standing(connection, group).await?;
         connection.roll_back().await?;
@@ -162,7 +161,7 @@ async fn attempt(
 
 /// The rows of a group, table by table.
 struct Plan<'a> {
-    claim: [Value<'a>; 5],
+    claim: [Value<'a>; 4],
     rows: Vec<Rows<'a>>,
 }
 
@@ -170,12 +169,11 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// [`Error::OutOfRange`].
     fn of(group: &'a Group) -> Result<Plan<'a>, Error> {
-        let (mut audit, mut feed, mut reservation) = (0, 0, 0);
+        let (mut audit, mut reservation) = (0, 0);
         let mut rows = Vec::new();
         for change in &group.changes {
             match change {
                 Change::Audit(row) => audit = audit.max(row.seq),
-                Change::Feed(row) => feed = feed.max(row.seq),
                 Change::Reservation(row) => reservation = reservation.max(row.id),
                 _ => {}
             }
@@ -185,7 +183,6 @@ impl<'a> Plan<'a> {
         let claim = [
             int("group.number", group.number)?,
             int("audit.seq", audit)?,
-            int("change_feed.seq", feed)?,
             int("reservation.id", reservation)?,
             int("fence", group.fence)?,
         ];
@@ -243,7 +240,6 @@ fn plan<'a>(change: &'a Change, to: &mut Vec<Rows<'a>>) -> Result<(), Error> {
             add(to, &rows::RESERVATION, ONE, &[int("reservation.id", *id)?]);
         }
         Change::Audit(row) => add(to, &rows::AUDIT, Work::Append, &rows::audit(row)?),
-        Change::Feed(row) => add(to, &rows::FEED, Work::Append, &rows::feed(row)?),
     }
     Ok(())
 }

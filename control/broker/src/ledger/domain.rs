@@ -208,7 +208,7 @@ impl Ledger {
             Change::Client(row) => return self.put_client(row.clone()),
             Change::ClientGone(name) => return self.drop_client(name),
             // No description says anything of these.
-            Change::Reservation(_) | Change::ReservationGone(_) | Change::Audit(_) | Change::Feed(_) => {
+            Change::Reservation(_) | Change::ReservationGone(_) | Change::Audit(_) => {
                 return;
             }
         };

@@ -126,7 +126,6 @@ impl Loading {
             outputs: VecDeque::new(),
             number: 0,
             audit_seq: snapshot.audit_seq,
-            feed_seq: snapshot.feed_seq,
             last_reservation: snapshot.last_reservation,
             last_link,
             last_path,

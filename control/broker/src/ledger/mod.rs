@@ -62,7 +62,6 @@ pub struct Ledger {
     /// Number of the last group.
     number: u64,
     audit_seq: u64,
-    feed_seq: u64,
     last_reservation: u64,
     last_link: u64,
     last_path: u64,

@@ -187,7 +187,6 @@ impl Ledger {
             clients,
             reservations: ids.into_iter().filter_map(|id| self.reservation(id)).collect(),
             audit_seq: self.audit_seq + flying + self.forming.audit.len() as u64,
-            feed_seq: self.feed_seq,
             last_reservation: self.last_reservation,
         }
     }

@@ -83,7 +83,6 @@ impl Database {
                 assert_eq!(row.seq, self.audit.len() as u64 + 1, "the log has a gap");
                 self.audit.push(row);
             }
-            Change::Feed(row) => panic!("the ledger feeds no agents: {row:?}"),
         }
     }
 
@@ -101,7 +100,6 @@ impl Database {
             clients: self.clients.values().cloned().collect(),
             reservations: self.reservations.values().cloned().collect(),
             audit_seq: self.audit.len() as u64,
-            feed_seq: 0,
             last_reservation: self.last_reservation,
         }
     }
@@ -162,6 +160,5 @@ fn key(change: &Change) -> String {
         Change::Reservation(row) => format!("reservation {}", row.id),
         Change::ReservationGone(id) => format!("reservation {id}"),
         Change::Audit(row) => format!("audit {}", row.seq),
-        Change::Feed(row) => format!("feed {}", row.seq),
     }
 }

@@ -204,6 +204,6 @@ fn plan<'a>(group: &'a PolicyGroup, sessions: &'a [(&SessionRow, String)]) -> Re
         Rows { table: &rows::SESSION, work: Work::Remove { columns: 1 }, values: gone },
         Rows { table: &rows::SESSION, work: Work::Replace, values: here },
         Rows { table: &rows::USAGE, work: Work::Replace, values: usage },
-        Rows { table: &crate::rows::FEED, work: Work::Append, values: fed },
+        Rows { table: &rows::FEED, work: Work::Append, values: fed },
     ])
 }

@@ -2,12 +2,13 @@
 
 use super::STATE;
 use super::rows::{
-    EDITION, POLICY, SESSION, STATUS, USAGE, read_edition, read_feed, read_policy, read_session, read_status,
+    EDITION, FEED, POLICY, SESSION, STATUS, USAGE, read_edition, read_feed, read_policy, read_session,
+    read_status,
 };
 use crate::Error;
 use crate::limits::PAGE_ROWS;
 use crate::read::page;
-use crate::rows::{FEED, Read, int, text};
+use crate::rows::{Read, int, text};
 use crate::statements::Table;
 use crate::store::{Lent, Store};
 use perhop_policy::diff::{Rows, assemble};

@@ -9,6 +9,8 @@ use perhop_policy::edition::{EditionRow, EditionState};
 use perhop_policy::record::{FeedRow, StatusRow};
 use perhop_policy::session::{SessionRow, Usage};
 
+pub(super) const FEED: Table =
+    Table { name: "change_feed", columns: &["seq", "router", "kind", "name", "op", "spec"], key: 1 };
 pub(super) const EDITION: Table = Table {
     name: "edition",
     columns: &["n", "parent", "author", "at_ms", "reason", "state", "confirm_by_ms", "sha256"],
@@ -161,7 +163,18 @@ pub(super) fn read_status(read: &Read<'_>) -> Result<StatusRow, Error> {
 }
 
 pub(super) fn read_feed(read: &Read<'_>) -> Result<FeedRow, Error> {
-    let row = read.feed()?;
-    let spec = (!row.gone).then_some(row.spec);
-    Ok(FeedRow { seq: row.seq, router: row.router, kind: row.kind, name: row.name, spec })
+    let is_put = |word: &str| match word {
+        "put" => Some(true),
+        "gone" => Some(false),
+        _ => None,
+    };
+    let is_put = read.word(4, is_put)?;
+    let spec = read.text(5)?;
+    Ok(FeedRow {
+        seq: read.int(0)?,
+        router: read.text(1)?,
+        kind: read.text(2)?,
+        name: read.text(3)?,
+        spec: is_put.then_some(spec),
+    })
 }

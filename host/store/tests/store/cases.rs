@@ -1,6 +1,6 @@
 //! What holds over both engines.
 
-use crate::domain::{Model, audit, capacity, feed, group, reservation};
+use crate::domain::{Model, audit, capacity, group, reservation};
 use crate::policy::*;
 use crate::support::*;
 use perhop_broker::record::*;
@@ -120,7 +120,6 @@ async fn a_store_holds_what_its_groups_come_to(place: Place) {
         let mut log = store.audit(None, 1000).await.expect("a log");
         log.reverse();
         assert_eq!(log, model.audit, "seed {seed}");
-        assert_eq!(store.follow(0, 1000).await.expect("a feed"), model.feed, "seed {seed}");
     }
 }
 
@@ -240,24 +239,6 @@ async fn a_lease_is_taken_when_it_is_over_or_given_back(place: Place) {
     assert!(matches!(a.campaign("a", 1_010_000, 3000).await, Ok(Campaign::Held(_))));
     assert!(matches!(a.campaign("a", 1_012_999, 3000).await, Ok(Campaign::Held(_))));
     assert!(matches!(a.campaign("a", 1_013_000, 3000).await, Ok(Campaign::Won { .. })));
-}
-
-async fn a_feed_is_followed_and_says_where_it_was_cut(place: Place) {
-    let limits = Limits { feed_rows: 10, ..Limits::default() };
-    let store = Store::open(&place.address, limits).await.expect("a database");
-    let fence = lead(&store, "a").await;
-    assert!(store.follow(0, 10).await.expect("a feed").is_empty());
-    let rows = (1..=30).map(|seq| Change::Feed(feed(seq))).collect();
-    store.write(&group(fence, 1, rows)).await.expect("written");
-    let expected = |numbers: std::ops::RangeInclusive<u64>| numbers.map(feed).collect::<Vec<_>>();
-    assert_eq!(store.follow(0, 7).await.expect("a feed"), expected(1..=7));
-    assert_eq!(store.follow(28, 7).await.expect("a feed"), expected(29..=30));
-    assert!(store.follow(30, 7).await.expect("a feed").is_empty());
-    assert_eq!(store.compact(fence, 0).await.expect("it leads").feed, 20);
-    assert_eq!(store.compact(fence, 0).await.expect("it leads").feed, 0);
-    assert!(matches!(store.follow(19, 7).await, Err(Error::Trimmed { oldest: 21 })));
-    assert_eq!(store.follow(20, 100).await.expect("a feed"), expected(21..=30));
-    assert_eq!(store.load().await.expect("a domain").feed_seq, 30);
 }
 
 async fn an_audit_log_is_paged_from_its_end_and_forgets_by_age(place: Place) {

@@ -42,12 +42,6 @@ pub fn audit(seq: u64) -> AuditRow {
     }
 }
 
-pub fn feed(seq: u64) -> FeedRow {
-    let gone = seq.is_multiple_of(2);
-    let spec = if gone { String::new() } else { format!("{{\"n\":{seq}}}") };
-    FeedRow { seq, router: "r1".into(), kind: "class".into(), name: format!("c{seq}"), gone, spec }
-}
-
 pub fn group(fence: u64, number: u64, changes: Vec<Change>) -> Group {
     Group { number, fence, changes }
 }
@@ -62,7 +56,6 @@ pub struct Model {
     pub clients: BTreeMap<String, ClientRow>,
     pub reservations: BTreeMap<u64, ReservationRow>,
     pub audit: Vec<AuditRow>,
-    pub feed: Vec<FeedRow>,
     pub last_reservation: u64,
 }
 
@@ -89,7 +82,6 @@ impl Model {
                 }
                 Change::ReservationGone(id) => drop(self.reservations.remove(&id)),
                 Change::Audit(row) => self.audit.push(row),
-                Change::Feed(row) => self.feed.push(row),
             }
         }
     }
@@ -103,7 +95,6 @@ impl Model {
             clients: self.clients.values().cloned().collect(),
             reservations: self.reservations.values().cloned().collect(),
             audit_seq: self.audit.len() as u64,
-            feed_seq: self.feed.len() as u64,
             last_reservation: self.last_reservation,
         }
     }
@@ -166,15 +157,12 @@ impl Model {
             Change::ClientGone(name) => format!("c{name}"),
             Change::Reservation(r) => format!("r{}", r.id),
             Change::ReservationGone(id) => format!("r{id}"),
-            Change::Audit(_) | Change::Feed(_) => unreachable!("they are added below"),
+            Change::Audit(_) => unreachable!("they are added below"),
         };
         let mut seen = std::collections::BTreeSet::new();
         changes.retain(|change| seen.insert(key(change)));
         for n in 0..draw.below(4) {
             changes.push(Change::Audit(audit(self.audit.len() as u64 + 1 + n)));
-        }
-        for n in 0..draw.below(4) {
-            changes.push(Change::Feed(feed(self.feed.len() as u64 + 1 + n)));
         }
         changes
     }

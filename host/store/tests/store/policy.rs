@@ -142,6 +142,28 @@ pub async fn an_edition_is_written_once_and_by_the_leader_alone(place: Place) {
     assert_eq!(other.load().await.expect("a domain").reservations, [reservation(1)]);
 }
 
+pub async fn a_feed_is_followed_and_says_where_it_was_cut(place: Place) {
+    let limits = Limits { feed_rows: 10, ..Limits::default() };
+    let store = Store::open(&place.address, limits).await.expect("a database");
+    let fence = lead(&store, "a").await;
+    assert!(store.feed_of("r1", 0, 0).await.expect("a feed").is_empty());
+    let of = |seq: u64| {
+        let spec = (!seq.is_multiple_of(2)).then(|| format!("{{\"n\":{seq}}}"));
+        fed(seq, "r1", &format!("c{seq}"), spec.as_deref())
+    };
+    let feed = (1..=30).map(of).collect();
+    store.write_policy(&PolicyGroup { fence, feed, ..PolicyGroup::default() }).await.expect("written");
+    let expected = |numbers: std::ops::RangeInclusive<u64>| numbers.map(of).collect::<Vec<_>>();
+    assert_eq!(store.feed_of("r1", 0, 7).await.expect("a feed"), expected(1..=7));
+    assert_eq!(store.feed_of("r1", 28, 30).await.expect("a feed"), expected(29..=30));
+    assert!(store.feed_of("r1", 30, 30).await.expect("a feed").is_empty());
+    assert_eq!(store.compact(fence, 0).await.expect("it leads").feed, 20);
+    assert_eq!(store.compact(fence, 0).await.expect("it leads").feed, 0);
+    assert!(matches!(store.feed_of("r1", 19, 30).await, Err(Error::Trimmed { oldest: 21 })));
+    assert_eq!(store.feed_of("r1", 20, 30).await.expect("a feed"), expected(21..=30));
+    assert_eq!(store.load_policy().await.expect("a policy").feed_seq, 30);
+}
+
 pub async fn what_a_router_is_to_take_over_is_its_own_and_says_where_it_was_cut(place: Place) {
     let limits = Limits { feed_rows: 20, ..Limits::default() };
     let store = Store::open(&place.address, limits).await.expect("a database");
