@@ -1,9 +1,10 @@
 //! Forgetting what is old, a little at a time.
 
+use crate::Error;
 use crate::limits::PAGE_ROWS;
 use crate::rows::int;
 use crate::store::Store;
-use crate::{Error, write};
+use crate::write::begin_leading;
 
 /// What was forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,15 +28,10 @@ impl Store {
         let feed_rows = int("feed_rows", limits.feed_rows)?;
         let audit_rows = int("audit_rows", limits.audit_rows)?;
         let old = int("at_ms", old_ms)?;
-        let fence_value = int("fence", fence)?;
         let mut lent = self.lend(&self.writer).await?;
         let connection = &mut lent.open.connection;
         let work = async {
-            connection.begin().await?;
-            let lead = "UPDATE domain_state SET one = 1 WHERE one = 1 AND fence = $1";
-            if connection.execute(lead, &[fence_value]).await? == 0 {
-                return Err(write::fenced(connection, fence).await);
-            }
+            begin_leading(connection, fence).await?;
             let feed = "DELETE FROM change_feed WHERE seq < (SELECT MIN(seq) FROM change_feed) + $1 \
                 AND seq <= (SELECT feed_seq FROM domain_state WHERE one = 1) - $2";
             let feed = connection.execute(feed, &[step, feed_rows]).await?;

@@ -2,10 +2,10 @@
 
 use crate::connection::Value;
 use crate::limits::PAGE_ROWS;
-use crate::rows::{Read, int, text};
+use crate::rows::{Read, text};
 use crate::statements::{Rows, Table, Work};
 use crate::store::{Open, Store};
-use crate::write::fenced;
+use crate::write::begin_leading;
 use crate::{Entry, Error};
 use std::collections::BTreeMap;
 
@@ -64,13 +64,7 @@ impl Store {
 
 async fn attempt(open: &mut Open, fence: u64, entries: &BTreeMap<&str, Option<String>>) -> Result<(), Error> {
     let connection = &mut open.connection;
-    connection.begin().await?;
-    let claim = "UPDATE domain_state SET fence = $1 WHERE one = 1 AND fence = $1";
-    if connection.execute(claim, &[int("fence", fence)?]).await? == 0 {
-        let because = fenced(connection, fence).await;
-        connection.roll_back().await?;
-        return Err(because);
-    }
+    begin_leading(connection, fence).await?;
     let mut put = Rows { table: &PEER, work: Work::Replace, values: Vec::new() };
     let mut forget = Rows { table: &PEER, work: Work::Remove { columns: 1 }, values: Vec::new() };
     for (name, json) in entries {

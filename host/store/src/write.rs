@@ -87,12 +87,7 @@ impl Store {
             lent.put_back();
             Ok::<_, Error>(standing)
         };
-        match standing.await {
-            Ok(Standing::Written) => Ok(()),
-            Ok(Standing::Ahead) => Err(because),
-            Ok(Standing::Fenced { now }) => Err(Error::Fenced { mine: group.fence, now }),
-            Err(_) => Err(Error::Doubtful { number: group.number, because: Some(Box::new(because)) }),
-        }
+        settled(standing.await, group.fence, group.number, because)
     }
 }
 
@@ -102,13 +97,40 @@ fn is_definite(error: &Error) -> bool {
 }
 
 /// Where a group stands.
-enum Standing {
+pub(crate) enum Standing {
     /// It is written.
     Written,
     /// It is not, and its leader leads.
     Ahead,
-    /// It is not, and never will be.
+    /// It is not, and never will be; or another leads, which knows by itself what is written.
     Fenced { now: u64 },
+}
+
+impl Standing {
+    /// What becomes of a group whose fence and number changed nothing.
+    pub(crate) fn of_unclaimed(self, fence: u64) -> Result<(), Error> {
+        match self {
+            Standing::Written => Ok(()),
+            Standing::Fenced { now } => Err(Error::Fenced { mine: fence, now }),
+            // The domain's row is gone.
+            Standing::Ahead => Err(Error::Corrupt { column: "domain_state.one", found: String::new() }),
+        }
+    }
+}
+
+/// What became of a group whose commit gave an error, by where it stands.
+pub(crate) fn settled(
+    standing: Result<Standing, Error>,
+    fence: u64,
+    number: u64,
+    because: Error,
+) -> Result<(), Error> {
+    match standing {
+        Ok(Standing::Written) => Ok(()),
+        Ok(Standing::Ahead) => Err(because),
+        Ok(Standing::Fenced { now }) => Err(Error::Fenced { mine: fence, now }),
+        Err(_) => Err(Error::Doubtful { number, because: Some(Box::new(because)) }),
+    }
 }
 
 /// Reads in a transaction where a group stands, behind every other one that may still be on its way: all of them hold
@@ -145,12 +167,7 @@ async fn attempt(
     if connection.execute(claim, &plan.claim).await? == 0 {
         let standing = standing(connection, group).await?;
         connection.roll_back().await?;
-        return match standing {
-            Standing::Written => Ok(()),
-            Standing::Fenced { now } => Err(Error::Fenced { mine: group.fence, now }),
-            // The domain's row is gone.
-            Standing::Ahead => Err(Error::Corrupt { column: "domain_state.one", found: String::new() }),
-        };
+        return standing.of_unclaimed(group.fence);
     }
     for rows in &plan.rows {
         open.statements.run(connection, rows).await?;
@@ -249,6 +266,18 @@ fn add<'a>(to: &mut Vec<Rows<'a>>, table: &'static Table, work: Work, values: &[
         Some(rows) => rows.values.extend_from_slice(values),
         None => to.push(Rows { table, work, values: values.to_vec() }),
     }
+}
+
+/// Begins a transaction of the leader of a fence, which holds the domain's row.
+pub(crate) async fn begin_leading(connection: &mut Connection, fence: u64) -> Result<(), Error> {
+    connection.begin().await?;
+    let lead = "UPDATE domain_state SET one = 1 WHERE one = 1 AND fence = $1";
+    if connection.execute(lead, &[int("fence", fence)?]).await? == 0 {
+        let because = fenced(connection, fence).await;
+        connection.roll_back().await?;
+        return Err(because);
+    }
+    Ok(())
 }
 
 /// Why a fence changed nothing.

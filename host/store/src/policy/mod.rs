@@ -6,11 +6,12 @@
 mod read;
 mod rows;
 
+use crate::Error;
 use crate::connection::{Connection, Value};
 use crate::rows::{Read, int, text};
 use crate::statements::{Rows, Table, Work};
 use crate::store::{Open, Store};
-use crate::{Error, write};
+use crate::write::{Standing, begin_leading, settled};
 use perhop_policy::edition::Change;
 use perhop_policy::record::{PolicyGroup, StatusRow};
 use perhop_policy::session::{Change as OfSession, SessionRow};
@@ -67,11 +68,7 @@ impl Store {
         let mut lent = self.lend(&self.writer).await?;
         let open = &mut lent.open;
         let work = async {
-            open.connection.begin().await?;
-            let lead = "UPDATE domain_state SET one = 1 WHERE one = 1 AND fence = $1";
-            if open.connection.execute(lead, &[int("fence", fence)?]).await? == 0 {
-                return Err(write::fenced(&mut open.connection, fence).await);
-            }
+            begin_leading(&mut open.connection, fence).await?;
             open.statements.run(&mut open.connection, &put).await?;
             open.connection.commit().await
         };
@@ -94,12 +91,7 @@ impl Store {
             lent.put_back();
             Ok::<_, Error>(standing)
         };
-        match standing.await {
-            Ok(Standing::Written) => Ok(()),
-            Ok(Standing::Ahead) => Err(because),
-            Ok(Standing::Fenced { now }) => Err(Error::Fenced { mine: group.fence, now }),
-            Err(_) => Err(Error::Doubtful { number: last(group), because: Some(Box::new(because)) }),
-        }
+        settled(standing.await, group.fence, last(group), because)
     }
 
     /// Waits longer than for any other call.
@@ -112,17 +104,6 @@ impl Store {
 /// The number by which a group is told.
 fn last(group: &PolicyGroup) -> u64 {
     group.feed.last().map_or(0, |row| row.seq)
-}
-
-/// Where a group stands.
-enum Standing {
-    Written,
-    /// It is not, and its leader leads.
-    Ahead,
-    /// Another leads, which knows by itself what is written.
-    Fenced {
-        now: u64,
-    },
 }
 
 async fn standing(connection: &mut Connection, group: &PolicyGroup) -> Result<Standing, Error> {
@@ -151,12 +132,7 @@ async fn attempt(
     if connection.execute(claim, &values).await? == 0 {
         let standing = standing(connection, group).await?;
         connection.roll_back().await?;
-        return match standing {
-            Standing::Written => Ok(()),
-            Standing::Fenced { now } => Err(Error::Fenced { mine: group.fence, now }),
-            // The domain's row is gone.
-            Standing::Ahead => Err(Error::Corrupt { column: "domain_state.one", found: String::new() }),
-        };
+        return standing.of_unclaimed(group.fence);
     }
     for rows in plan {
         open.statements.run(connection, rows).await?;
