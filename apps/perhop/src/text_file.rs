@@ -1,6 +1,8 @@
 //! Text files that users name.
 
 use crate::error::AppError;
+use crate::output::progress;
+use perhop_config::{Diagnostics, MAX_FILE_BYTES};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -25,4 +27,19 @@ pub fn read_text(path: &Path, most: usize) -> Result<String, AppError> {
             Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, why)))
         }
     }
+}
+
+/// What `parse` makes of a file, of which it is given name, text and folder; what is to be said about it is printed.
+///
+/// # Errors
+/// It cannot be read or is wrong.
+pub fn read_file<T>(
+    path: &Path,
+    parse: impl FnOnce(&str, &str, &Path) -> (Option<T>, Diagnostics),
+) -> Result<T, AppError> {
+    let text = read_text(path, MAX_FILE_BYTES)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (file, diagnostics) = parse(&path.to_string_lossy(), &text, folder);
+    diagnostics.sorted().iter().for_each(progress);
+    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
 }

@@ -3,10 +3,10 @@
 use crate::controller::{Cops, cops, doors};
 use crate::error::AppError;
 use crate::output::progress;
-use crate::text_file::read_text;
+use crate::text_file::read_file;
 use perhop_bandwidth::AgentFile;
 use perhop_broker::topology::{MAX_CLIENTS, sha256};
-use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader};
+use perhop_config::{Diagnostics, Document, TableReader};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -26,16 +26,11 @@ pub struct LiveFile {
 /// # Errors
 /// It cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<LiveFile, AppError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let (file, diagnostics) = parse(&path.to_string_lossy(), &text, folder);
-    for diagnostic in diagnostics.sorted() {
-        progress(diagnostic);
-    }
-    for advice in file.iter().flat_map(|file| file.agent.advice()) {
+    let file = read_file(path, parse)?;
+    for advice in file.agent.advice() {
         progress(format_args!("{}: {advice}", path.display()));
     }
-    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
+    Ok(file)
 }
 
 fn parse(name: &str, text: &str, folder: &Path) -> (Option<LiveFile>, Diagnostics) {

@@ -2,11 +2,10 @@
 
 use super::peers::{self, Reached};
 use crate::error::AppError;
-use crate::output::progress;
-use crate::text_file::read_text;
+use crate::text_file::read_file;
 use perhop_broker::flow::read_marks;
 use perhop_broker::topology::{DomainFile, read as read_domain};
-use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, TableReader, TextError};
+use perhop_config::{Diagnostics, Document, TableReader, TextError};
 use perhop_cops::dra::DEFAULT_CLIENT_TYPE;
 use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
@@ -70,13 +69,7 @@ const PRIVATE: std::ops::RangeInclusive<i64> = 0x4000..=0x7fff;
 /// # Errors
 /// It cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<ControllerFile, AppError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let (file, diagnostics) = parse(&path.to_string_lossy(), &text, folder);
-    for diagnostic in diagnostics.sorted() {
-        progress(diagnostic);
-    }
-    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
+    read_file(path, parse)
 }
 
 /// What a folder without a file is: a domain that consists of nothing yet.

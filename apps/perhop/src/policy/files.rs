@@ -5,7 +5,7 @@ use super::see::shown;
 use crate::domain::ControllerArgs;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
-use crate::text_file::read_text;
+use crate::text_file::{read_file, read_text};
 use clap::{Args, ValueEnum};
 use perhop_config::MAX_FILE_BYTES;
 use perhop_model::Name;
@@ -67,13 +67,10 @@ pub fn text(path: &Path) -> Result<(PolicyText, Option<u64>), AppError> {
 /// # Errors
 /// It cannot be read, or has faults, which are shown.
 pub fn checked(path: &Path) -> Result<Policy, AppError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
     if !is_json(path) {
-        let (policy, diagnostics) = from_toml(&path.to_string_lossy(), &text);
-        diagnostics.sorted().iter().for_each(progress);
-        return policy
-            .ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() });
+        return read_file(path, |name, text, _| from_toml(name, text));
     }
+    let text = read_text(path, MAX_FILE_BYTES)?;
     let wrong = |source| AppError::BadJson { path: path.to_owned(), source };
     let policy = Policy::from_json(&text).map_err(wrong)?;
     let faults = faults(&policy);

@@ -4,9 +4,8 @@ use super::{calls, places};
 use crate::controller::{address_of, client_type};
 use crate::domain::ControllerArgs;
 use crate::error::AppError;
-use crate::output::progress;
-use crate::text_file::read_text;
-use perhop_config::{Diagnostics, Document, MAX_FILE_BYTES, Spanned, TableReader, TextError};
+use crate::text_file::read_file;
+use perhop_config::{Diagnostics, Document, Spanned, TableReader, TextError};
 use perhop_cops::wire::ClientType;
 use perhop_serve::Identity;
 use perhop_serve::sip::{CopsName, HepSettings, SipDoor, StreamLimits};
@@ -98,13 +97,7 @@ pub fn in_folder(path: &Path) -> PathBuf {
 /// # Errors
 /// It cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<SipProxyFile, AppError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let (file, diagnostics) = parse(&path.to_string_lossy(), &text, folder);
-    for diagnostic in diagnostics.sorted() {
-        progress(diagnostic);
-    }
-    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
+    read_file(path, parse)
 }
 
 fn parse(name: &str, text: &str, folder: &Path) -> (Option<SipProxyFile>, Diagnostics) {
