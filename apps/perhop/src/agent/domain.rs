@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 /// How long a controller that is away is left alone, at first and at most: when it comes back all agents come, but not at once.
 const ABSENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// A controller that has said nothing for so long, not even that it is there, is away.
-const SILENCE: std::time::Duration = std::time::Duration::from_secs(4);
+pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(4);
 /// How the router stands is told at least so often.
-const REPORT: std::time::Duration = std::time::Duration::from_secs(10);
+pub const REPORT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Refusals that are told.
 const REFUSALS: usize = 100;
 /// Notices that wait to be told at most; more are not.
@@ -90,28 +90,49 @@ impl Inlets {
     }
 }
 
+/// Conversations with a controller that ended, and how long it is left alone after each.
+pub struct Attempts {
+    backoff: Backoff<Box<dyn FnMut() -> u64 + Send>>,
+    /// What the agent is without while there is none.
+    what: &'static str,
+    complained: bool,
+}
+
+impl Attempts {
+    /// None yet. Pauses are drawn from a stream of a seed.
+    pub fn new(seed: u64, stream: u64, what: &'static str) -> Self {
+        let mut random = SplitMix64::new(seed, stream);
+        let bits: Box<dyn FnMut() -> u64 + Send> = Box::new(move || random.bits());
+        Self { backoff: Backoff::new(ABSENCE[0], ABSENCE[1], bits), what, complained: false }
+    }
+
+    /// Says why one ended, once while nothing is heard, and waits until the next may begin.
+    pub async fn ended(&mut self, heard: bool, why: Result<(), AppError>) {
+        let why = why.map_or_else(|error| error.to_string(), |()| "it has ended the conversation".to_owned());
+        if heard {
+            self.backoff.reset();
+        }
+        if heard || !self.complained {
+            self.complained = true;
+            progress(format_args!("without {}: {why}", self.what));
+        }
+        tokio::time::sleep(self.backoff.pause().to_std()).await;
+    }
+}
+
 async fn listen(settings: &ControllerSettings, folder: &Path, inlet: &Inlets, seed: u64) {
-    let mut random = SplitMix64::new(seed, 1);
-    let mut backoff = Backoff::new(ABSENCE[0], ABSENCE[1], move || random.bits());
-    let mut complained = false;
+    let mut attempts = Attempts::new(seed, 1, "the controller of the domain");
     loop {
         let mut heard = false;
         let why = match converse(settings, folder, inlet, &mut heard).await {
             Ok(Some(Over)) => return,
-            Ok(None) => "it has ended the conversation".to_owned(),
-            Err(error) => error.to_string(),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
         };
-        if heard {
-            backoff.reset();
-            if inlet.send(DomainNews::Away).await.is_err() {
-                return;
-            }
+        if heard && inlet.send(DomainNews::Away).await.is_err() {
+            return;
         }
-        if heard || !complained {
-            complained = true;
-            progress(format_args!("without the controller of the domain: {why}"));
-        }
-        tokio::time::sleep(backoff.pause().to_std()).await;
+        attempts.ended(heard, why).await;
     }
 }
 

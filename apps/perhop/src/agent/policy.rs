@@ -1,7 +1,7 @@
 //! The policy of the router's domain, beside the agent: what the controller wants of the router is kept in a journal, the router
 //! is made to have it, and the controller is told how that stands.
 
-use super::domain::client;
+use super::domain::{Attempts, REPORT, SILENCE, client};
 use super::finder::Finder;
 use super::link::Link;
 use crate::error::AppError;
@@ -32,15 +32,10 @@ use tokio::sync::{Notify, watch};
 
 /// Inputs that wait for the machine at most, and requests for the router.
 const WAITING: usize = 64;
-/// How long the router, and the controller, are left alone when they are away, at first and at most.
+/// How long the router is left alone when it is away, at first and at most.
 const ROUTER_AWAY: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
-const CONTROLLER_AWAY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// The router is asked something this often at least.
 const IDLE: Duration = Duration::from_secs(3);
-/// A controller that has said nothing for so long, not even that it is there, is away.
-const SILENCE: std::time::Duration = std::time::Duration::from_secs(4);
-/// How the router stands is told at least so often.
-const REPORT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Reports do not follow each other faster than this.
 const BETWEEN: std::time::Duration = std::time::Duration::from_millis(20);
 /// A journal that cannot be written is tried again after this.
@@ -341,25 +336,16 @@ impl Follow {
                 return;
             }
         }
-        let mut random = SplitMix64::new(seed, 3);
-        let mut backoff = Backoff::new(CONTROLLER_AWAY[0], CONTROLLER_AWAY[1], move || random.bits());
-        let mut complained = false;
+        let mut attempts = Attempts::new(seed, 3, "the policy of the domain");
         loop {
             let mut heard = false;
             assembler.interrupt();
             let why = match self.converse(&mut assembler, &mut heard).await {
                 Ok(Some(Over)) => return,
-                Ok(None) => "it has ended the conversation".to_owned(),
-                Err(error) => error.to_string(),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
             };
-            if heard {
-                backoff.reset();
-            }
-            if heard || !complained {
-                complained = true;
-                progress(format_args!("without the policy of the domain: {why}"));
-            }
-            tokio::time::sleep(backoff.pause().to_std()).await;
+            attempts.ended(heard, why).await;
         }
     }
 
