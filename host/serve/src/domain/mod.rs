@@ -14,8 +14,8 @@ pub use known::{Caller, ClientKind, Credential, Role, token_sha256};
 pub use lease::LeaseNote;
 pub use news::{News, Whole};
 pub use perhop_broker::flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
-pub(crate) use run::WallTimer;
 pub use run::{DomainTask, Keeper, NotKept, Writing};
+pub(crate) use run::{WallTimer, woken};
 
 use known::Known;
 use machine::Question;

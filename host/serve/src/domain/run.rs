@@ -63,6 +63,14 @@ impl Timer for WallTimer {
     }
 }
 
+/// Resolves when a machine that lives by that clock wants to be woken, if it does.
+pub(crate) async fn woken(at: Option<Instant>) {
+    match at {
+        Some(at) => WallTimer.until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A domain that can be run.
 pub struct DomainTask<K> {
     driven: Driven<Books>,

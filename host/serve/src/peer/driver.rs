@@ -2,7 +2,7 @@
 
 use super::journal::{Journal, named};
 use super::{Say, ShownPeer, account, not_kept, shown};
-use crate::domain::{Domain, News};
+use crate::domain::{Domain, News, woken};
 use perhop_broker::lease::{self, FlowId};
 use perhop_broker::ledger::{Input as Told, Refusal, Request, Reserve, Told as Gone, Way};
 use perhop_broker::peer::{
@@ -134,7 +134,7 @@ impl Driver {
                     Err(RecvError::Lagged(_)) => self.look_again().await,
                     Err(RecvError::Closed) => return,
                 },
-                () = until(wakeup) => self.tell(Input::Tick),
+                () = woken(wakeup) => self.tell(Input::Tick),
                 Some(_) = self.tasks.join_next() => {}
             }
         }
@@ -419,13 +419,6 @@ impl Driver {
         }
         refusal
     }
-}
-
-async fn until(at: Option<Instant>) {
-    let Some(at) = at else { return std::future::pending().await };
-    let pause = at.since(clock::wall()).to_std();
-    // The clock may be set meanwhile.
-    tokio::time::sleep(pause.min(Duration::from_secs(1))).await;
 }
 
 /// A refusal of others: its link begins with the domain whose it is.

@@ -4,9 +4,9 @@ use super::outward::Outward;
 use super::words::{account, change};
 use super::{AccessServer, RadiusError, RadiusNews, RadiusSettings, Say};
 use crate::controller::Seat;
+use crate::domain::woken;
 use perhop_io::clock;
 use perhop_radius::{Answer, Code, Input, MAX_PACKET, Nas, Output, Request, Server, Settings};
-use perhop_units::Instant;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +16,6 @@ use tokio::sync::watch;
 
 /// Answers that wait to be sent at most.
 const WAITING: usize = 4_096;
-/// Longest nap of a door that has nothing to do.
-const NAP: std::time::Duration = std::time::Duration::from_secs(3_600);
 /// What is dropped is logged at most so often.
 const LOGGED: std::time::Duration = std::time::Duration::from_secs(1);
 /// Seconds of the wall at the beginning of the machines' clock: it is the wall's.
@@ -103,7 +101,7 @@ async fn serve(
                 Err(_) => continue,
             },
             Some((ticket, answer)) = answers.recv() => Input::Answer { ticket, answer },
-            () = until(server.next_wakeup()) => Input::Tick,
+            () = woken(server.next_wakeup()) => Input::Tick,
         };
         server.handle_input(clock::wall(), input);
         while let Some(output) = server.poll_output() {
@@ -125,12 +123,6 @@ async fn serve(
             }
         }
     }
-}
-
-/// Resolves when a machine wants to be woken.
-pub(super) async fn until(due: Option<Instant>) {
-    let pause = due.map_or(NAP, |due| due.since(clock::wall()).to_std().min(NAP));
-    tokio::time::sleep(pause).await;
 }
 
 async fn decide(seat: &Seat, server: Option<&AccessServer>, request: Request) -> Answer {

@@ -1,9 +1,10 @@
 //! Tells access servers what has changed here of their sessions: another contract counts, or the session is over.
 
-use super::door::{known, until};
+use super::door::known;
 use super::words::{authorized, ended, source};
 use super::{AccessServer, RadiusError, RadiusNews, Say};
 use crate::controller::Seat;
+use crate::domain::woken;
 use crate::policy::SessionNews;
 use perhop_io::clock;
 use perhop_radius::{Client, ClientInput as Input, ClientOutput as Output, MAX_PACKET, Patience, Verdict};
@@ -90,7 +91,7 @@ impl Outward {
                     }
                     None => continue,
                 },
-                () = until(self.client.next_wakeup()) => Input::Tick,
+                () = woken(self.client.next_wakeup()) => Input::Tick,
             };
             self.client.handle_input(clock::wall(), input);
             while let Some(output) = self.client.poll_output() {
