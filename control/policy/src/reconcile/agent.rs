@@ -63,7 +63,7 @@ impl From<Notice> for Said {
 }
 
 #[derive(Debug)]
-struct One(Reconciler);
+pub(super) struct One(pub(super) Reconciler);
 
 impl Parts for One {
     type Notice = Said;

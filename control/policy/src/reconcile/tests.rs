@@ -1,7 +1,8 @@
+use super::agent::One;
 use super::*;
 use crate::compile::{Present, Rates, objects};
 use crate::validate::from_toml;
-use perhop_agent::{Input, Part, Parts, Readings, Router, Session};
+use perhop_agent::{Input, Readings, Router, Session};
 use perhop_model::{
     Claim, FilterSpec, Given, Outcome, Put, Reply, SlaSpec, StatePage, StateQuery, Transaction,
 };
@@ -157,34 +158,6 @@ impl Router for Fake {
     }
 }
 
-#[derive(Debug)]
-enum Said {
-    Session,
-    Policy(Notice),
-}
-impl From<perhop_agent::Notice> for Said {
-    fn from(_: perhop_agent::Notice) -> Self {
-        Self::Session
-    }
-}
-impl From<Notice> for Said {
-    fn from(notice: Notice) -> Self {
-        Self::Policy(notice)
-    }
-}
-
-#[derive(Debug)]
-struct One(Reconciler);
-impl Parts for One {
-    type Notice = Said;
-    fn each(&self) -> impl Iterator<Item = &dyn Part<Said>> {
-        std::iter::once(&self.0 as &dyn Part<Said>)
-    }
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Said>> {
-        std::iter::once(&mut self.0 as &mut dyn Part<Said>)
-    }
-}
-
 /// An agent that can die at any time: what it knows is in its journal.
 struct World {
     router: Fake,
@@ -216,7 +189,7 @@ impl World {
             Some(router),
             |_, notice| match notice {
                 Said::Policy(notice) => said.push(notice),
-                Said::Session => {}
+                Said::Session(_) => {}
             },
         );
         let Ok(()) = told;
