@@ -156,8 +156,7 @@ fn a_measured_class_leases_of_its_domain_what_it_needs_and_others_see_it() {
     until("it grows into what is free", || domain.leased() == 3_000_000);
     sender.sends(0);
     until("it has its least again", || domain.leased() == 64_000 && domain.given() == 64_000);
-    domain.running[AGENT].signal(Signal::KILL);
-    domain.running[AGENT].end();
+    domain.running[AGENT].kill();
     until("its lease has ended", || domain.leased() == 0);
     domain.running[AGENT] = domain.start_agent("west");
     until("another instance leases what the router has", || domain.leased() == 64_000);

@@ -4,7 +4,6 @@ use super::domain::{controller, reserve, socket, until};
 use super::http::Http;
 use super::router::Running;
 use super::{Scratch, perhop};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -107,8 +106,7 @@ impl Chain {
 
     fn kill(&mut self, no: usize) {
         let mut running = self.controllers[no].take().unwrap();
-        running.signal(Signal::KILL);
-        running.end();
+        running.kill();
     }
 
     fn until_reached(&self) {

@@ -124,6 +124,21 @@ impl Domain {
         Running::of(command(&args).stdout(Stdio::null()).stderr(log))
     }
 
+    /// Starts what stands at a number among those that run.
+    pub(super) fn start(&self, number: usize) -> Running {
+        match number {
+            0 => controller(&self.scratch, &self.name, &[]),
+            1..=3 => self.start_router(number - 1),
+            _ => self.start_agent(NODES[number - 4]),
+        }
+    }
+
+    /// Kills it first.
+    pub(super) fn restart(&mut self, number: usize) {
+        self.running[number].kill();
+        self.running[number] = self.start(number);
+    }
+
     /// What a router shows.
     pub(super) fn rows(&self, node: &str, what: &str) -> Vec<Value> {
         let pages = perhop(&["show", what, "--router", &self.router(node), "--json"]).json();
@@ -139,6 +154,13 @@ impl Domain {
         let own =
             filters.iter().filter(|row| row["name"].as_str().is_some_and(|n| n.starts_with("reserved/")));
         (row["facts"]["allocated"].as_str().unwrap_or("-").to_owned(), own.count())
+    }
+
+    /// Whether the class of calls has this on the way from west to east.
+    pub(super) fn has_voice(&self, rate: &str) -> bool {
+        [("west", "wan/voice"), ("core", "east/voice")]
+            .iter()
+            .all(|(node, class)| self.has(node, class).0 == rate)
     }
 }
 
@@ -238,15 +260,8 @@ fn a_reservation_is_in_all_routers_and_outlives_every_program() {
     assert_eq!(arrived, 100, "24 Mbit/s beside it on 10 Mbit/s");
 
     // Each program is killed in turn: nothing is lost.
-    for (number, start) in [(0, None), (1, Some(0)), (2, Some(1)), (4, None)] {
-        domain.running[number].signal(Signal::KILL);
-        domain.running[number].end();
-        let started = match (number, start) {
-            (0, _) => controller(&domain.scratch, &name, &[]),
-            (_, Some(router)) => domain.start_router(router),
-            (_, None) => domain.start_agent("west"),
-        };
-        domain.running[number] = started;
+    for number in [0, 1, 2, 4] {
+        domain.restart(number);
         until("it is there again", || in_force(&domain));
     }
     let listed = reserve(&name, &["list", "--json"]).json();
@@ -305,9 +320,7 @@ fn a_session_of_an_application_is_in_the_routers_and_outlives_the_controller() {
     assert_eq!(listed[0]["owner"], "video-app");
 
     // Another instance knows it by the same number.
-    domain.running[0].signal(Signal::KILL);
-    domain.running[0].end();
-    domain.running[0] = controller(&domain.scratch, &name, &[]);
+    domain.restart(0);
     let uri = format!("{sessions}/{}", made["sessionId"].as_str().unwrap());
     let mut http = Http::connect(&socket(&name));
     assert_eq!(http.ask_with(token, "GET", &uri, ""), (200, made));
@@ -527,11 +540,8 @@ fn each_role_may_do_what_it_is_for_and_no_more() {
     scratch.file("domain.toml", &format!("{domain}\n{clients}"));
     let _running = controller(&scratch, &name, &[]);
     let mut http = Http::connect(&socket(&name));
-    let mut asked = |who: usize, method: &str, uri: &str, body: &Value| {
-        let more = format!("authorization: Bearer {}\r\n", tokens[who]);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        http.ask_with(&more, method, uri, &body)
-    };
+    let mut asked =
+        |who: usize, method: &str, uri: &str, body: &Value| http.ask_as(&tokens[who], method, uri, body);
     let wanted =
         |key: &str| json!({ "key": key, "from": "west", "to": "east", "class": "voice", "bps": 1_000 });
     let (status, made) = asked(5, "POST", "/v1/reservations", &wanted("others"));
@@ -632,11 +642,8 @@ fn each_interface_is_for_clients_of_its_kinds_and_counts_all_that_they_ask() {
     scratch.file("domain.toml", &format!("{domain}\n{clients}"));
     let _running = controller(&scratch, &name, &[]);
     let mut http = Http::connect(&socket(&name));
-    let mut asked = |who: usize, method: &str, uri: &str, body: &Value| {
-        let more = format!("authorization: Bearer {}\r\n", tokens[who]);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        http.ask_with(&more, method, uri, &body)
-    };
+    let mut asked =
+        |who: usize, method: &str, uri: &str, body: &Value| http.ask_as(&tokens[who], method, uri, body);
     let wanted = json!({ "key": "k", "from": "west", "to": "east", "class": "voice", "bps": 1_000 });
     let cases = [
         ("GET", "/v1/reservations", Value::Null, [200, 403, 403, 403, 403, 200]),
@@ -700,9 +707,7 @@ fn calls_are_admitted_beside_the_router_whether_controller_or_agent_were_killed(
     let lease = "[leases]\nlifetime = \"1 h\"\npatience = \"10 s\"\n[[lease]]\nname = \"voice\"\nclasses = [\"wan/voice\"]\n\
                  to = [\"east\"]\nchunk = \"1 Mbit/s\"\nlow = \"1 Mbit/s\"\nhigh = \"2 Mbit/s\"\n";
     std::fs::write(&file, text + lease).unwrap();
-    domain.running[4].signal(Signal::KILL);
-    domain.running[4].end();
-    domain.running[4] = domain.start_agent("west");
+    domain.restart(4);
     until("the agent decides", || decide(&["list"]).code == Some(0));
     let call = |key: &str, packets: &[&str]| {
         let words = ["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "80 kbit/s"];
@@ -717,17 +722,12 @@ fn calls_are_admitted_beside_the_router_whether_controller_or_agent_were_killed(
         .map(|(what, mbit)| (what.to_owned(), mbit * 1_000_000))
         .into();
     assert_eq!(asks(&name), expected, "30 times 80 kbit/s, with 1 Mbit/s a question");
-    until("the routers have it", || {
-        [("west", "wan/voice"), ("core", "east/voice")]
-            .iter()
-            .all(|(node, class)| domain.has(node, class).0 == "3 Mbit/s")
-    });
+    until("the routers have it", || domain.has_voice("3 Mbit/s"));
     let list = || decide(&["list", "--json"]).json().len();
     assert_eq!(list(), 30);
 
     // Without the controller: what fits, and no more. With packets the router has them.
-    domain.running[0].signal(Signal::KILL);
-    domain.running[0].end();
+    domain.running[0].kill();
     let packets = ["--packets", "protocol=udp dst=10.2.0.2 dst-port=5004"];
     for number in 30..37 {
         let made = call(&format!("call-{number}"), &packets);
@@ -743,9 +743,7 @@ fn calls_are_admitted_beside_the_router_whether_controller_or_agent_were_killed(
     until("the router has the packets", || domain.has("west", "wan/voice").1 == 7);
 
     // The agent is killed, too: it has what it had.
-    domain.running[4].signal(Signal::KILL);
-    domain.running[4].end();
-    domain.running[4] = domain.start_agent("west");
+    domain.restart(4);
     until("the agent decides again", || decide(&["list"]).code == Some(0));
     assert_eq!(list(), 37);
     let again = call("call-30", &packets);

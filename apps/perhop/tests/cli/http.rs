@@ -51,6 +51,12 @@ impl Http {
         (status, if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() })
     }
 
+    /// As who has a token, with a body unless that is null.
+    pub fn ask_as(&mut self, token: &str, method: &str, uri: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.ask_with(&format!("authorization: Bearer {token}\r\n"), method, uri, &body)
+    }
+
     pub fn read(&mut self, uri: &str) -> Value {
         let (status, body) = self.ask("GET", uri, "");
         assert_eq!(status, 200, "{uri}: {body}");

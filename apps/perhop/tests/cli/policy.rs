@@ -3,7 +3,6 @@
 use super::domain::{Domain, until};
 use super::http::Http;
 use super::{Ended, Scratch, perhop, root};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 fn policy(controller: &str, words: &[&str]) -> Ended {
@@ -118,34 +117,25 @@ fn an_edition_is_in_all_routers_at_once_and_outlives_every_program() {
 
     // Killed between a commit and the report of it, controller or agent: the routers have it in the end.
     let mut edition = 1;
-    for (number, node) in [(0, None), (4, Some("west")), (6, Some("east")), (0, None)] {
+    for number in [0, 4, 6, 0] {
         edition += 1;
         let text = file(&domain.scratch, "next.toml", &format!("{edition} Mbit/s"));
         let applied = policy(&name, &["apply", &text]);
         assert_eq!(applied.code, Some(0), "{}", applied.err);
-        domain.running[number].signal(Signal::KILL);
-        domain.running[number].end();
-        domain.running[number] = match node {
-            None => super::domain::controller(&domain.scratch, &name, &[]),
-            Some(node) => domain.start_agent(node),
-        };
+        domain.restart(number);
         until_converged(&name, edition);
         let flat = own(&east).into_iter().find(|(_, name, _)| name == "user/flat").unwrap();
         assert_eq!(flat.2["rate"], json!(edition * 1_000_000), "{flat:?}");
     }
     // And a router.
-    domain.running[1].signal(Signal::KILL);
-    domain.running[1].end();
-    domain.running[1] = domain.start_router(0);
+    domain.restart(1);
     until("the next life of the router has all of it", || own(&west).len() == first.len());
 
     // Without a controller an agent goes on with what it knows.
-    domain.running[0].signal(Signal::KILL);
-    domain.running[0].end();
+    domain.running[0].kill();
     for (router, agent) in [(1, 4), (3, 6)] {
         for number in [agent, router] {
-            domain.running[number].signal(Signal::KILL);
-            domain.running[number].end();
+            domain.running[number].kill();
         }
         let node = super::domain::NODES[router - 1];
         domain.running[router] = domain.start_router(router - 1);
@@ -246,9 +236,7 @@ fn who_looks_after_a_router_sees_its_own_rows_and_who_may_see_changes_nothing() 
     let (_scratch, name, running) = alone("roles", &clients.concat());
     let path = super::domain::socket(&name);
     let ask = |who: &str, method: &str, uri: &str, body: &Value| {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut http = Http::connect(&path);
-        http.ask_with(&format!("authorization: Bearer {who}\r\n"), method, uri, &body)
+        Http::connect(&path).ask_as(who, method, uri, body)
     };
     let commit = json!({ "policy": { "toml": example() }, "base": 0, "reason": "begin" });
     for who in ["viewer", "west", "proxy"] {
@@ -391,8 +379,7 @@ fn a_subscriber_that_moves_has_its_contract_at_one_place_and_outlives_the_contro
     assert_eq!((listed.len(), &listed[0]["router"], &listed[0]["moves"]), (1, &json!("east"), &json!(1)));
     until("it is where it is alone", || user(&["list", "--json"]).json()[0]["leaving"] == json!([]));
 
-    domain.running[0].signal(Signal::KILL);
-    domain.running[0].end();
+    domain.running[0].kill();
     domain.running[0] = super::domain::controller(&domain.scratch, &name, &[]);
     assert_eq!(user(&["list", "--json"]).json()[0]["router"], "east");
     // An edition reaches those who are logged in.

@@ -104,6 +104,12 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Ends it at once, and waits for that.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.end();
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()

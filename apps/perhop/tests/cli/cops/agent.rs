@@ -109,12 +109,7 @@ fn calls_by_cops_are_admitted_beside_the_router_and_outlive_agent_and_controller
          [[cops]]\naddress = \"{address}\"\n[[client]]\nname = \"phones\"\n[[client]]\nname = \"cameras\"\n"
     );
     std::fs::write(&file, text + &more).unwrap();
-    let restart = |domain: &mut Domain| {
-        domain.running[AGENT].signal(Signal::KILL);
-        domain.running[AGENT].end();
-        domain.running[AGENT] = domain.start_agent("west");
-    };
-    restart(&mut domain);
+    domain.restart(AGENT);
     let request = |client: &str, rate: &str| -> Ended {
         let whom = ["cops", "request", "--to", &address, "--client", client, "--class", "voice"];
         perhop(&[&whom[..], &["--rate", rate, "--from", "west", "--to-node", "east"]].concat())
@@ -132,18 +127,13 @@ fn calls_by_cops_are_admitted_beside_the_router_and_outlive_agent_and_controller
         .map(|(what, mbit)| (what.to_owned(), mbit * 1_000_000))
         .into();
     assert_eq!(asks(&name), expected, "30 times 80 kbit/s, with 1 Mbit/s a question");
-    until("the routers have it", || {
-        [("west", "wan/voice"), ("core", "east/voice")]
-            .iter()
-            .all(|(node, class)| domain.has(node, class).0 == "3 Mbit/s")
-    });
+    until("the routers have it", || domain.has_voice("3 Mbit/s"));
     let refused = request("cameras", "2600 kbit/s");
     let why = "no_capacity: link west/wan, class voice, 2.6 Mbit/s asked";
     assert!(refused.code == Some(1) && refused.err.contains(why), "{}{}", refused.out, refused.err);
 
     // Without the controller: what fits, and no more. With packets the router has them.
-    domain.running[0].signal(Signal::KILL);
-    domain.running[0].end();
+    domain.running[0].kill();
     for number in 31..=37 {
         assert!(matches!(phones.call(number, Some(5_004)), Told::Granted(_)), "call {number}");
     }
@@ -154,7 +144,7 @@ fn calls_by_cops_are_admitted_beside_the_router_and_outlive_agent_and_controller
     phones.calls.remove(&38);
 
     // The agent is killed, too: its client is asked for all that it has, and all of it stands.
-    restart(&mut domain);
+    domain.restart(AGENT);
     for _ in 0..37 {
         assert!(matches!(phones.told(), Told::Granted(_)));
     }

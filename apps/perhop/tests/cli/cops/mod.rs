@@ -116,8 +116,7 @@ fn a_reservation_by_cops_is_made_changed_refused_and_given_back() {
     assert_eq!(cameras.end(), Some(0));
     world.until_booked(&[("phones", 1_000_000)]);
     // Who dies gives nothing back: it ends by itself.
-    phones.signal(Signal::KILL);
-    phones.end();
+    phones.kill();
     world.until_booked(&[]);
     let unknown = world.request("nobody", "1 kbit/s", &[]);
     assert_eq!(unknown.code, Some(3));
@@ -130,8 +129,7 @@ fn a_controller_that_is_killed_finds_its_clients_again() {
     let (mut phones, mut rates) = world.hold("phones", "500 kbit/s");
     let (_cameras, _rates) = world.hold("cameras", "1 Mbit/s");
     until("both are booked", || world.booked().len() == 2);
-    world.controller.signal(Signal::KILL);
-    world.controller.end();
+    world.controller.kill();
     rates.write_all(b"700 kbit/s\n").unwrap();
     world.controller = start(&world.scratch, &world.name);
     // Asked anew, and renewed again.

@@ -5,7 +5,6 @@ use super::reserving::{call, hang_up};
 use super::{Proxy, free, listen, until, zones};
 use crate::domain::Domain;
 use crate::perhop;
-use rustix::process::Signal;
 
 /// Of the agents of west and east among what runs of a domain: behind the controller and three routers.
 const AGENTS: [(usize, &str); 2] = [(4, "west"), (6, "east")];
@@ -23,9 +22,7 @@ fn each_edge_routers_own_agent_is_asked_for_what_enters_there() {
              [[client]]\nname = \"phones\"\n"
         );
         std::fs::write(&file, text + &more).unwrap();
-        domain.running[number].signal(Signal::KILL);
-        domain.running[number].end();
-        domain.running[number] = domain.start_agent(node);
+        domain.restart(number);
     }
     let address = free("127.0.0.1");
     let mut phones = [Phone::udp("alice", "127.1.0.2", address), Phone::udp("bob", "127.2.0.2", address)];

@@ -78,8 +78,7 @@ impl Proxy {
 
     /// Kills it, and starts the next.
     fn killed(&mut self) {
-        self.running.signal(Signal::KILL);
-        self.running.end();
+        self.running.kill();
         self.running = Self::spawn(&self.folder, &self.log);
         self.until_it_listens();
     }
@@ -184,8 +183,7 @@ fn patient(more: &str) -> String {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.controller.signal(Signal::KILL);
-        self.controller.end();
+        self.controller.kill();
         for ending in ["controller", "controller.lock"] {
             let _ = std::fs::remove_file(format!("/run/perhop/{}.{ending}", self.name));
         }

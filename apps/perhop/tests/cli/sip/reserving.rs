@@ -242,8 +242,7 @@ fn a_call_without_room_goes_on_without_reservation_or_is_refused_as_the_file_say
 fn a_call_without_a_controller_goes_on_at_once() {
     let mut world = World::new("sip-away", "3 Mbit/s");
     let (proxy, mut phones) = one_proxy(&world, &world.by_http(""));
-    world.controller.signal(Signal::KILL);
-    world.controller.end();
+    world.controller.kill();
     let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
     until("it is said", || proxy.said().contains("cannot be asked for reservations"));
     hang_up(&mut phones, &mut dialog);
@@ -328,8 +327,7 @@ fn a_release_that_finds_no_controller_is_made_up_for() {
     let (_proxy, mut phones) = one_proxy(&world, &world.by_http(""));
     let [mut dialog, _] = call(&mut phones, "sip:bob@a.example");
     world.until_booked(&CALL);
-    world.controller.signal(Signal::KILL);
-    world.controller.end();
+    world.controller.kill();
     hang_up(&mut phones, &mut dialog);
     std::thread::sleep(Duration::from_millis(500));
     world.controller = World::controller(&world.scratch, &world.name);

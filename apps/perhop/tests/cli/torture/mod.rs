@@ -105,8 +105,7 @@ impl Controller {
 
     fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {
-            running.signal(Signal::KILL);
-            running.end();
+            running.kill();
         }
     }
 

@@ -16,7 +16,6 @@ use perhop_broker::record::Snapshot;
 use perhop_netlink::Namespace;
 use perhop_store::{Limits, Store};
 use perhop_units::Rate;
-use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::net::UdpSocket;
@@ -152,8 +151,7 @@ fn start(domain: &Domain, victim: usize, address: &str) -> Running {
             let args = ["controller", "run", folder, "--name", &domain.name];
             Running::of(command(&args).stdout(Stdio::null()).stderr(Stdio::null()))
         }
-        1..=3 => domain.start_router(victim - 1),
-        4..=6 => domain.start_agent(NODES[victim - 4]),
+        1..=6 => domain.start(victim),
         _ => standby(domain, address),
     }
 }
@@ -175,8 +173,7 @@ fn points(
         std::thread::sleep(Duration::from_millis(100 + draw.below(700)));
         let victim = draw.below(several) as usize;
         let first = stream.sent.load(Ordering::Relaxed);
-        domain.running[victim].signal(Signal::KILL);
-        domain.running[victim].end();
+        domain.running[victim].kill();
         pause.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         domain.running[victim] = start(domain, victim, address);
